@@ -34,11 +34,11 @@ const maxAnswer = 64 << 20
 // Options configures a client.
 type Options struct {
 	URLs      []string     // URLs of apps that share one database; the client uses the first app that responds
-	Token     string       // API token; empty: requests carry no token
+	Token     string       // API token; empty: requests contain no token
 	Namespace string       // default: "default"
 	HTTP      *http.Client // default: http.DefaultClient
-	// Warned is called with the warnings of a response, for example about request members that the app does not know. It
-	// may be called by several goroutines at once. nil: warnings are dropped.
+	// Warned is called with the warnings of a response, for example about request members that the app does not know.
+	// It may be called by several goroutines at once. nil: warnings are dropped.
 	Warned func([]protocol.Warning)
 }
 
@@ -197,7 +197,7 @@ func refusal(base string, answer *http.Response, raw []byte) error {
 
 // Unreachable reports that no app responded: the request was not received.
 type Unreachable struct {
-	URL string // of the last app that was tried
+	URL string // URL of the last app that was tried
 	Err error
 }
 

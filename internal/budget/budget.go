@@ -27,7 +27,8 @@ type Class int
 // The classes.
 const (
 	Ordinary Class = iota
-	Reserved       // outcomes, heartbeats, renewals, session verbs and probes: a part of the budget is only for them
+	// outcomes, heartbeats, renewals, session requests and probes: a part of the budget is reserved for them
+	Reserved
 )
 
 // The maximum wait of a request, the wait after which a caller above its share is cut for it, and the maximum of
@@ -49,16 +50,16 @@ type Budget struct {
 	used       int64
 	part       int64 // used by Reserved
 	namespaces map[string]*holder
-	waiting    list.List // of *request, in the order they came
-	refused    [2]int64  // by class
+	waiting    list.List // *request values in order of arrival
+	refused    [2]int64  // number of refused requests by class
 	cut        int64
 }
 
-// holder has the bytes of a namespace, or of a token in it.
+// holder counts the bytes of a namespace, or of a token in it.
 type holder struct {
 	used, waiting int64
-	small         int64              // of used: granted by Small
-	tokens        map[string]*holder // of a namespace
+	small         int64              // part of used that Small granted
+	tokens        map[string]*holder // tokens of a namespace
 	grants        map[*Grant]struct{}
 }
 
@@ -402,7 +403,7 @@ func (b *Budget) grantBytes(g *Grant, n int64) {
 	token.used += n
 }
 
-// count changes the number of an owner's waiting requests; mu is held.
+// count changes the number of an owner's waiting requests; the caller holds mu.
 func (b *Budget) count(o Owner, n int64) {
 	namespace, token := b.holders(o)
 	namespace.waiting += n
@@ -426,7 +427,7 @@ func (b *Budget) fewer(a, o Owner) bool {
 	return at.used < ot.used
 }
 
-// inPart reports whether a request fits into the part that is reserved for its class; mu is held.
+// inPart reports whether a request fits into the part that is reserved for its class; the caller holds mu.
 func (b *Budget) inPart(c Class, n int64) bool {
 	return c == Reserved && b.part+n <= b.reserved && b.used+n <= b.total
 }

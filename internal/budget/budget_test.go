@@ -32,7 +32,7 @@ func TestACallerAloneUsesAllOfABudget(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// More than there is, is all there is.
+	// A request for more than the total gets the total.
 	c := budget.New(100)
 	g, err := c.Acquire(t.Context(), owner("a", "1"), 1000, budget.Ordinary)
 	if err != nil || c.Stats().Used != 75 {
@@ -293,7 +293,7 @@ func TestPlacesGoToOwnersWithFewer(t *testing.T) {
 // grant.
 func TestBytesAreTriedWithoutWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := budget.New(400) // 300 of them ordinary
+		b := budget.New(400) // 300 of them for ordinary requests
 		a, other := budget.Owner{Token: "a"}, budget.Owner{Token: "b"}
 		third := b.Force(budget.Owner{Token: "c"}, 100)
 		g := b.Open(a)

@@ -69,7 +69,7 @@ func (w *watched) now() *tls.Config {
 	}
 	w.seen = seen
 	rules, err := w.read()
-	if err != nil { // for example a new certificate before its key: the next change is read again
+	if err != nil { // for example a new certificate without its key yet: the next change is read again
 		w.failed(err)
 		return w.rules
 	}
@@ -90,7 +90,7 @@ func (w *watched) read() (*tls.Config, error) {
 	return c, err
 }
 
-// Rules makes the TLS configuration of a caller of the app. It reads the files anew at each call; nil: the default
+// Rules returns the TLS configuration of a client of the app. It reads the files at each call; nil: the default
 // configuration.
 type Rules func() (*tls.Config, error)
 
@@ -102,8 +102,8 @@ func (r Rules) Config() (*tls.Config, error) {
 	return r()
 }
 
-// Transport makes t use r: each connection is made with the files as they are then. Open connections stay.
-// A connection through a proxy uses the files as they are now.
+// Transport makes t use r: each new connection uses the current content of the files. Open connections are not
+// affected. A connection through a proxy uses the content at the time of this call.
 func (r Rules) Transport(t *http.Transport) error {
 	config, err := r.Config()
 	if err != nil || config == nil {

@@ -40,7 +40,7 @@ func selfSigned(t *testing.T) (tls.Certificate, []byte) {
 		pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 }
 
-// Each new connection trusts the authorities that the file names then; open connections stay.
+// Each new connection trusts the authorities in the file at that time; open connections are not affected.
 func TestATransportReadsTheAuthoritiesAtEveryConnect(t *testing.T) {
 	pair, own := selfSigned(t)
 	_, other := selfSigned(t)
@@ -69,7 +69,7 @@ func TestATransportReadsTheAuthoritiesAtEveryConnect(t *testing.T) {
 		what string
 		file []byte
 		anew bool
-		want string // in the error
+		want string // text in the error
 	}{
 		{"the first connection", own, true, ""},
 		{"an open connection after the change", other, false, ""},

@@ -12,7 +12,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 	for _, c := range []struct {
 		role    Role
 		environ string
-		want    []string // all of them in the error; none: the settings are fine
+		want    []string // all texts that the error contains; none: the settings are valid
 	}{
 		{
 			Any, "SOJOURN_CONTAINER_TYPE=APPS", []string{"container-type", `"APPS"`, "SOJOURN_CONTAINER_TYPE", "WORKER_AND_APP"},
@@ -46,7 +46,7 @@ func TestSettingsThatCannotWorkAreRefusedByName(t *testing.T) {
 		{App, "SOJOURN_METRICS=perhaps", []string{"metrics", `"perhaps"`}},
 		{App, "SOJOURN_LOG_LEVEL=loud SOJOURN_LOG_FORMAT=xml", []string{"log-level", "log-format"}},
 		{App, "SOJOURN_POSTGRES_POOL=1", []string{"postgres-pool"}},
-		{Worker, "SOJOURN_ADDR=nonsense", nil}, // not this role's business
+		{Worker, "SOJOURN_ADDR=nonsense", nil}, // this role does not use the setting
 		{Worker, "SOJOURN_APP_URL=ftp://x", []string{"app-url"}},
 		{Worker, "SOJOURN_APP_URL=http://a:7700/,https://b", nil},
 		{Worker, "SOJOURN_WORKER_CONCURRENCY=-1", []string{"worker-concurrency", `"-1"`}},

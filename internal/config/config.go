@@ -12,7 +12,7 @@ const (
 	App    Role = "app"    // a control plane
 	Worker Role = "worker" // a worker that connects to an app
 	Both   Role = "both"   // app and worker in one process
-	Dev    Role = "dev"    // both, on this machine alone: no tokens
+	Dev    Role = "dev"    // both roles, for this machine only: without tokens
 	Client Role = "client" // a command that calls an app
 )
 
@@ -56,14 +56,14 @@ type Config struct {
 	Token           string `koanf:"token"` // empty: the token in DataDir/token, if it exists
 
 	AppURLs           []string `koanf:"app-url"` // without a trailing slash
-	AppCA             string   `koanf:"app-ca"`  // empty: the machine's
+	AppCA             string   `koanf:"app-ca"`  // empty: the authorities of the machine
 	ClientCert        string   `koanf:"client-cert"`
 	ClientKey         string   `koanf:"client-key"`
 	Link              string   `koanf:"link"`      // auto, socket or http
-	WorkerID          string   `koanf:"worker-id"` // empty: a new ULID, made by the worker at its start
+	WorkerID          string   `koanf:"worker-id"` // empty: the worker generates a ULID at its start
 	WorkerConcurrency int      `koanf:"worker-concurrency"`
 	WorkerMaxSessions string   `koanf:"worker-max-sessions"` // auto or a number; 0: this worker acquires no session
-	MaxSetUps         int      `koanf:"max-set-ups"`         // session set-ups at once; 0: number of cores
+	MaxSetUps         int      `koanf:"max-set-ups"`         // session set-ups that run at once; 0: number of cores
 	StickyCacheSize   int      `koanf:"sticky-cache-size"`
 	Queues            []string `koanf:"queues"`
 	BuildID           string   `koanf:"build-id"` // empty: none
@@ -120,7 +120,7 @@ type Config struct {
 type Source struct {
 	Name  string // the flag, without dashes in front
 	Env   string // the environment variable
-	Value string // as it would be written; secrets are masked
+	Value string // text form; secrets are masked
 	From  string // "default", "file PATH", "SOJOURN_…" or "--flag"
 }
 

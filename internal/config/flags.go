@@ -11,18 +11,18 @@ import (
 
 const configFlag = "config"
 
-// ignoreFlag turns unknown names in the environment and the file into warnings.
+// ignoreFlag changes errors for unknown names in the environment and the file to warnings.
 const ignoreFlag = "ignore-unknown-settings"
 
 // roleNote is the annotation of --config, a flag of every set, in which Register stores the role for Load.
 const roleNote = "sojourn_role"
 
-// Register adds the flags a role takes, --config among them, with the role's defaults. Any takes them all. A flag's
-// value is checked when it is parsed; nothing is stored until Load.
+// Register adds the flags of a role, including --config, with the role's defaults. Any has all flags. A flag's value is
+// checked when it is parsed; nothing is stored until Load.
 func Register(flags *pflag.FlagSet, role Role) {
 	flags.String(configFlag, "", "YAML file with settings, named like the flags")
 	flags.Bool(ignoreFlag, false, "warn about unknown settings in the environment and the file instead of exiting, for rollbacks")
-	_ = flags.SetAnnotation(configFlag, roleNote, []string{string(role)}) // the flag is there: it was made a line ago
+	_ = flags.SetAnnotation(configFlag, roleNote, []string{string(role)}) // the flag exists: it was added above
 	for _, s := range settings {
 		if role != Any && !slices.Contains(s.roles, role) {
 			continue
@@ -41,7 +41,7 @@ func Register(flags *pflag.FlagSet, role Role) {
 	}
 }
 
-// roleOf is the role that a set was registered for.
+// roleOf returns the role that a flag set was registered for.
 func roleOf(flags *pflag.FlagSet) Role {
 	if flags == nil {
 		return Any
@@ -70,7 +70,7 @@ func (v *flagValue) Set(text string) error {
 	return nil
 }
 
-// Write prints sources as a table: name, value, where it came from.
+// Write prints sources as a table: name, value, source.
 func Write(w io.Writer, sources []Source) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "SETTING\tVALUE\tFROM")

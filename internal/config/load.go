@@ -291,7 +291,7 @@ func decode(values map[string]any, c *Config) error {
 	return nil
 }
 
-// containerRole is the role of the bare binary; an unknown type is refused by check.
+// containerRole returns the role of the binary without a subcommand; check refuses an unknown type.
 func containerRole(containerType string) Role {
 	switch containerType {
 	case ContainerApp:

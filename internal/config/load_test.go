@@ -299,7 +299,7 @@ func TestEveryFieldHasALineInTheTableAndTheReverse(t *testing.T) {
 	}
 }
 
-// An app warns of a token that is easy to guess. A process that only presents such a token does not.
+// An app warns of a token that is easy to guess. A process that only sends such a token does not.
 func TestATokenThatCanBeGuessedIsWarnedOf(t *testing.T) {
 	for _, c := range []struct {
 		role  Role

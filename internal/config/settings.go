@@ -24,13 +24,13 @@ func (k kind) String() string { return [...]string{"text", "number", "bool", "du
 // setting is one line of the table: a name, and with it a flag, an environment variable and a key of the file.
 type setting struct {
 	name   string
-	former string // the name until the previous release, still read with a warning; empty: none
+	former string // name until the previous release, still read with a warning; empty: none
 	kind   kind
 	value  string                 // the default, written as a user would
 	in     map[Role]string        // defaults that differ in a role
 	derive func(c *Config) string // default that depends on other settings; value is the text for help
 	secret func(v string) string  // part of the value that may be shown; nil: all
-	roles  []Role                 // whose flag it is; the variable and the file's key are read in every role
+	roles  []Role                 // roles that have the flag; the variable and the file's key are read in every role
 	help   string
 }
 
@@ -41,7 +41,7 @@ func variable(name string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// preset is the default of s in a role.
+// preset returns the default of s in a role.
 func (s setting) preset(r Role) string {
 	if v, ok := s.in[r]; ok {
 		return v

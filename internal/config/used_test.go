@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// serving are the functions of the command line that make a part of a process of its settings, by the roles that run
-// them.
+// serving has the functions of the command line that create a part of a process from its settings, by the roles that
+// run them.
 var serving = map[string][]Role{
 	"app": {App, Both, Dev}, "awaitStore": {App, Both, Dev}, "postgres": {App, Both, Dev}, "inspect": {App, Both, Dev},
 	"postgresURL": {App, Both, Dev},
@@ -22,7 +22,7 @@ var serving = map[string][]Role{
 	"fromConfig": {Worker, Both, Dev},
 }
 
-// reads lists, for each field of Config, the roles in which something outside this package reads it.
+// reads lists, for each field of Config, the roles in which code outside this package reads it.
 func reads(t *testing.T) map[string][]Role {
 	t.Helper()
 	files, err := filepath.Glob("../../internal/cli/*.go")

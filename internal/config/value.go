@@ -87,5 +87,5 @@ func written(v any) string {
 	}
 }
 
-// shortDuration makes 5m of 5m0s and 1h of 1h0m0s.
+// shortDuration shortens 5m0s to 5m and 1h0m0s to 1h.
 var shortDuration = regexp.MustCompile(`([hm])(0m)?0s$`)

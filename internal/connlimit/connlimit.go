@@ -40,14 +40,14 @@ type Place struct {
 	element  *list.Element
 	number   uint64
 	added    time.Time
-	reserved bool // its connection has a descriptor of the reserve
+	reserved bool // its connection uses a descriptor of the reserve
 }
 
 // address lists the places of one address, the oldest first.
 type address struct {
 	name   string
 	places list.List
-	index  int // in Limit.most
+	index  int // index in Limit.most
 }
 
 func (a *address) oldest() *Place { return a.places.Front().Value.(*Place) }
@@ -88,7 +88,7 @@ func (h *byCount) Pop() any {
 // most once and on a separate goroutine.
 func (l *Limit) Add(from string, close func()) *Place { return l.prepare(from, close, func(*Place) {}) }
 
-// prepare is Add, and prepares the place before another can need it.
+// prepare is Add, and initializes the place before another connection can close it.
 func (l *Limit) prepare(from string, close func(), first func(*Place)) *Place {
 	p := &Place{limit: l, close: close, added: time.Now()}
 	l.mu.Lock()
@@ -113,14 +113,14 @@ func (l *Limit) prepare(from string, close func(), first func(*Place)) *Place {
 	return p
 }
 
-// Count is the number of places in use, and how many connections were closed for others.
+// Count returns the number of places in use, and how many connections were closed for others.
 func (l *Limit) Count() (used int, closed int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.count, l.closed
 }
 
-// Leave frees the place: its connection has authenticated, or has ended.
+// Leave releases the place: its connection has authenticated, or has ended.
 func (p *Place) Leave() {
 	if p == nil {
 		return
@@ -160,7 +160,7 @@ func (l *Limit) enter(p *Place, from string) {
 	l.count++
 }
 
-// remove removes p, if it is still there; mu is held.
+// remove removes p, if it is still in use; the caller holds mu.
 func (l *Limit) remove(p *Place) {
 	a := p.at
 	if a == nil {
@@ -177,7 +177,7 @@ func (l *Limit) remove(p *Place) {
 	delete(l.addresses, a.name)
 }
 
-// Listen returns a listener whose connections have a place each, from when they are accepted.
+// Listen returns a listener that gives each accepted connection a place.
 func (l *Limit) Listen(inner net.Listener) net.Listener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -206,7 +206,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		host = inner.RemoteAddr().String()
 	}
 	c := &conn{Conn: inner, accepted: time.Now()}
-	closing := func() { _ = c.Conn.Close() } // its reader sees the end
+	closing := func() { _ = c.Conn.Close() } // the reader gets the end of the connection
 	c.place = l.limit.prepare(host, closing, func(p *Place) { p.reserved = l.limit.accept(c, descriptor(inner)) })
 	return c, nil
 }
@@ -239,7 +239,7 @@ func (c *conn) CloseWrite() error {
 
 type connKey struct{}
 
-// Context is for http.Server.ConnContext: requests know by it which connection they came over.
+// Context is for http.Server.ConnContext: it stores the connection in the context of its requests.
 func Context(ctx context.Context, c net.Conn) context.Context {
 	if o := own(c); o != nil {
 		return context.WithValue(ctx, connKey{}, o)
@@ -262,7 +262,7 @@ func Requests(next http.Handler, from func(*http.Request) string) http.Handler {
 	})
 }
 
-// From is the place of the connection under a request; nil when it has none.
+// From returns the place of the connection of a request, or nil if it has none.
 func From(ctx context.Context) *Place {
 	if c, ok := ctx.Value(connKey{}).(*conn); ok {
 		return c.place

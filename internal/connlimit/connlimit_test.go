@@ -79,7 +79,7 @@ func TestTheOldestOfTheAddressWithTheMostIsClosed(t *testing.T) {
 	})
 }
 
-// A connection has a place from when it is accepted until it authenticates or ends.
+// A connection has a place from its acceptance until it authenticates or ends.
 func TestAConnectionHasAPlaceUntilItAuthenticates(t *testing.T) {
 	inner, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -127,7 +127,7 @@ func TestAConnectionHasAPlaceUntilItAuthenticates(t *testing.T) {
 	ask(lone, "/", "b")
 	ask(first, "/", "c")
 	ask(second, "/", "c")
-	fourth := dial() // one too many: the older of the two of one address makes room
+	fourth := dial() // one too many: the older of the two from one address is closed
 	if _, err := first.Read(make([]byte, 1)); !errors.Is(err, io.EOF) {
 		t.Errorf("the oldest connection of the address with the most: %v, want its end", err)
 	}

@@ -15,7 +15,7 @@ import (
 // connections to its database. A process that may open fewer than 128 descriptors reserves half of them.
 const Reserve = 64
 
-// young is for how long a connection is not closed to free its descriptor: it may be about to send a request.
+// young is the time for which a new connection is not closed to free its descriptor: it may be about to send a request.
 const young = time.Second
 
 // ErrReserved reports that a request over a connection in the reserve is not a health probe.
@@ -25,9 +25,10 @@ var ErrReserved = errors.New("out of file descriptors; the remaining ones are re
 // the lowest free descriptor, so a connection whose descriptor is in the reserve shows that all lower ones are in use.
 // It serves health probes only.
 type descriptors struct {
-	limit    int          // of the process; 0: not known, nothing is reserved
-	idle     [2]list.List // of *conn without a request, the longest idle first: unauthenticated ones, authenticated ones
-	reserved list.List    // of *conn in the reserve, the oldest first
+	limit int // limit of the process; 0: unknown, nothing is reserved
+	// *conn values without a request, the longest idle first: unauthenticated ones, authenticated ones
+	idle     [2]list.List
+	reserved list.List // *conn values in the reserve, the oldest first
 	young    time.Duration
 	warned   time.Time
 	stats    DescriptorStats
@@ -95,15 +96,15 @@ func (l *Limit) free(before time.Time) {
 	}
 }
 
-// closeFirst closes the first connection of a list; mu is held.
+// closeFirst closes the first connection of a list; the caller holds mu.
 func (l *Limit) closeFirst(of *list.List) {
 	c := of.Front().Value.(*conn)
 	c.enter(nil)
 	l.descriptors.stats.Closed++
-	go func() { _ = c.Conn.Close() }() // its reader sees the end
+	go func() { _ = c.Conn.Close() }() // the reader gets the end of the connection
 }
 
-// enter moves a connection to a list; nil: to none. Limit.mu is held.
+// enter moves a connection to a list; nil: removes it from its list. The caller holds Limit.mu.
 func (c *conn) enter(to *list.List) {
 	if c.element != nil {
 		c.in.Remove(c.element)
@@ -131,7 +132,7 @@ func (l *Limit) State(of net.Conn, state http.ConnState) {
 	}
 }
 
-// ended forgets a connection.
+// ended removes a connection.
 func (l *Limit) ended(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,7 +146,7 @@ func Reserved(ctx context.Context) bool {
 	return ok && c.place.reserved
 }
 
-// own is the connection of this package under a connection of a server.
+// own returns the connection of this package inside a connection of a server.
 func own(c net.Conn) *conn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -154,7 +155,7 @@ func own(c net.Conn) *conn {
 	return o
 }
 
-// descriptor is the number of a connection's file descriptor; -1 if it is not known.
+// descriptor returns a connection's file descriptor; -1 if it is unknown.
 func descriptor(c net.Conn) int {
 	number := -1
 	if s, ok := c.(syscall.Conn); ok {

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 )
 
-// A listener for which the descriptors of this process are scarce: the reserve begins at the number given.
+// serveScarce starts a listener with few descriptors: the reserve begins at the given number.
 type scarceServer struct {
 	t     *testing.T
 	limit connlimit.Limit
@@ -88,8 +88,8 @@ func (s *scarceServer) closed(what string, c net.Conn) {
 	}
 }
 
-// A connection whose descriptor lies in the reserve is known as such, ends with its first response, and has an idle
-// connection closed: an unauthenticated one before others, and the longest idle of them.
+// A connection whose descriptor is in the reserve is recognized, ends with its first response, and causes an idle
+// connection to be closed: an unauthenticated one before others, and the longest idle of them.
 func TestAConnectionInTheReserveClosesIdleOnes(t *testing.T) {
 	s := serveScarce(t, 1<<20)
 	known, first, second := s.dial(), s.dial(), s.dial()
@@ -132,7 +132,8 @@ func TestAConnectionInTheReserveClosesIdleOnes(t *testing.T) {
 
 // Connections that send nothing have half of the reserve at most: the oldest of them is closed for the next.
 func TestConnectionsHaveHalfOfTheReserve(t *testing.T) {
-	s := serveScarce(t, 8) // four are reserved, and two of them for connections; this process has more open than that
+	// four are reserved, and two of them for connections; this process has more descriptors open than that
+	s := serveScarce(t, 8)
 	first, second, third := s.dial(), s.dial(), s.dial()
 	s.closed("the oldest", first)
 	for _, c := range []net.Conn{second, third} {
@@ -157,7 +158,7 @@ func (l *lacking) Accept() (net.Conn, error) {
 	return l.Listener.Accept()
 }
 
-// Where no descriptor is left for a connection, an idle one is closed at once, and the server accepts again.
+// If no descriptor is left for a connection, an idle one is closed at once, and the server accepts again.
 func TestServerWithoutFileDescriptorsClosesIdleConnections(t *testing.T) {
 	l := &lacking{failed: make(chan struct{}, 10)}
 	s := serveOn(t, 1<<20, func(inner net.Listener) net.Listener { l.Listener = inner; return l })

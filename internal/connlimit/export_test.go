@@ -2,7 +2,7 @@ package connlimit
 
 import "time"
 
-// Scarce changes the descriptors of a listener that is in use, and for how long its connections are not closed.
+// Scarce changes the descriptors of a running listener, and how long new connections are not closed.
 func Scarce(l *Limit, descriptors int, young time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

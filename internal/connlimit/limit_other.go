@@ -2,5 +2,5 @@
 
 package connlimit
 
-// descriptorLimit is not known here: nothing is reserved.
+// descriptorLimit is unknown on this system: nothing is reserved.
 func descriptorLimit() int { return 0 }

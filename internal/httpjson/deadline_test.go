@@ -48,7 +48,7 @@ func TestBodyHasADeadlineAndTheHandlerHasNone(t *testing.T) {
 		send    string
 		every   time.Duration // another space of the body
 		status  int
-		by      time.Duration // the connection ends, or the answer is there
+		by      time.Duration // time by which the connection ends or the response arrives
 	}{
 		{"a body that stops", reads, head + "Content-Length: 100\r\n\r\n{", 0, 400, 31 * time.Second},
 		{"a body that trickles", reads, head + "Content-Length: 1000\r\n\r\n{", time.Second, 400, 31 * time.Second},

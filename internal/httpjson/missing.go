@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Missing returns a refusal if a decoded body lacks members that its verb requires. "a|b" requires one of both, and the
-// refusal names the first. An empty text, 0 and null count as missing. v is the value that Decode filled.
+// Missing returns a refusal if a decoded body lacks members that its route requires. "a|b" requires one of both, and
+// the refusal names the first. An empty text, 0 and null count as missing. v is the value that Decode filled.
 func Missing(v any, needs []string) error {
 	var names []string
 	body := reflect.ValueOf(v).Elem()

@@ -23,8 +23,8 @@ type Unknown struct {
 
 // UnknownMember is a member of a body, or a parameter of a query, that the route does not know.
 type UnknownMember struct {
-	Path string // such as action.input
-	Near string // nearest known name, as a suggestion; empty: none is near
+	Path string // for example action.input
+	Near string // nearest known name, as a suggestion; empty: no similar name
 	What string // "member" or "query parameter"
 }
 

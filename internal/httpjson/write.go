@@ -46,7 +46,7 @@ func Encode(v any) ([]byte, error) { return AppendValue(nil, v) }
 // AppendValue appends v as JSON in the form of responses.
 func AppendValue(out []byte, v any) ([]byte, error) { return rawjson.Append(out, v) }
 
-// AppendText is AppendValue of a text.
+// AppendText is AppendValue for a text.
 func AppendText(out []byte, text string) ([]byte, error) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

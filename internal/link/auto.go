@@ -9,17 +9,17 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The ways to an app, as the setting link names them.
+// The values of the setting link, each for a kind of connection to the app.
 const (
-	WayAuto   = "auto"   // a socket, or where none gets through HTTP
+	WayAuto   = "auto"   // a socket; if no socket can be opened, HTTP
 	WaySocket = "socket" // Socket.IO over a websocket
 	WayHTTP   = "http"   // plain requests and long polls
 )
 
-// To is the carrier to the apps at urls; an empty way is WayAuto.
+// To returns the carrier to the apps at urls; an empty way is WayAuto.
 func To(way string, urls []string) Carrier { return Over(way, urls, nil) }
 
-// Over is To with the rules of TLS for URLs with https.
+// Over is To with a TLS configuration for URLs with https.
 func Over(way string, urls []string, rules certs.Rules) Carrier {
 	switch way {
 	case WaySocket:

@@ -34,8 +34,8 @@ func (l *Link) Drain() {
 	l.Beat()
 }
 
-// heartbeatLoop is the worker's heartbeat: on its own, apart from polls and jobs, every Heartbeat and whenever
-// something it holds is due for renewal. One call carries all of it.
+// heartbeatLoop sends the worker's heartbeats, independently of polls and tasks: every Heartbeat and whenever a lease
+// is due for renewal. One call contains all renewals.
 func (l *Link) heartbeatLoop(ctx context.Context) {
 	timer := time.NewTimer(l.beatEvery())
 	defer timer.Stop()
@@ -86,7 +86,7 @@ func (l *Link) quiet() bool {
 	return ok && q.Quiet()
 }
 
-// until is the time to the earlier of the two, a little at least.
+// until returns the time until the earlier of the two, with a minimum.
 func until(next, latest time.Time) time.Duration {
 	if next.IsZero() || next.After(latest) {
 		next = latest
@@ -129,7 +129,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 		l.notifyEnded(out.EndedRuns)
 		l.applyIntent(out.Intent, "")
 		if out.Settings != l.Settings().Revision {
-			go l.refetchSettings(ctx) // renewals are not to wait for it
+			go l.refetchSettings(ctx) // renewals must not wait for it
 		}
 	}
 	if l.opt.Holdings == nil {
@@ -139,7 +139,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	now := time.Now()
 	leases, sessions, next := l.opt.Holdings.Due(now)
 	if len(leases)+len(sessions) > 0 {
-		return now // it came due while this heartbeat was on its way, which may have been for seconds
+		return now // it became due while this heartbeat was in flight, which may have taken seconds
 	}
 	return next
 }
@@ -201,7 +201,7 @@ func (l *Link) Reregister(ctx context.Context) error {
 	return l.register(call, lv, nil)
 }
 
-// refetchSettings fetches the settings again, since the app has others than were fetched last.
+// refetchSettings fetches the settings again after the app reported that they have changed.
 func (l *Link) refetchSettings(ctx context.Context) {
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	defer cancel()

@@ -7,11 +7,11 @@ import "github.com/sojourn-run/sojourn/shared/protocol"
 
 // unreportedRuns are the cached runs that the app of a connection does not know of yet. The heartbeat alone uses it.
 type unreportedRuns struct {
-	generation uint64 // of the connection
+	generation uint64 // number of the connection
 	runs       []protocol.CachedRun
 }
 
-// nextCachedRuns are the runs that the next heartbeat names.
+// nextCachedRuns returns the runs that the next heartbeat lists.
 func (l *Link) nextCachedRuns() []protocol.CachedRun {
 	if l.opt.CachedRuns == nil {
 		return nil
@@ -36,7 +36,7 @@ func (l *Link) cachedRunsReported(n int) {
 	l.unreported.runs = l.unreported.runs[min(n, len(l.unreported.runs)):]
 }
 
-// notifyEnded passes on which runs have ended.
+// notifyEnded reports which runs have ended.
 func (l *Link) notifyEnded(runs []string) {
 	if len(runs) > 0 && l.opt.OnEnded != nil {
 		l.opt.OnEnded(runs)

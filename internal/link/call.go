@@ -40,7 +40,7 @@ func connectionEnded(conn Conn, err error) bool {
 	case <-conn.Done():
 		return true
 	default:
-		return errors.Is(err, socketio.ErrPeerClosed) // which a call may meet first
+		return errors.Is(err, socketio.ErrPeerClosed) // a call may get this error first
 	}
 }
 
@@ -49,7 +49,7 @@ func (l *Link) classifyError(name string, err error) error {
 	switch {
 	case !errors.As(err, &refusal):
 		return fmt.Errorf("%s: %w", name, err)
-	case refusal.Reason.Away(): // perhaps it was done after all, so it is no refusal
+	case refusal.Reason.Away(): // it may have been executed, so it is not a refusal
 		return fmt.Errorf("%s: %s", name, err.Error())
 	case refusal.Reason != protocol.ReasonStaleRegistration:
 		return refusal
@@ -67,8 +67,8 @@ func Lost(err error) bool {
 	return err != nil && protocol.ReasonOf(err) == "" && !errors.Is(err, ErrSuperseded) && !errors.Is(err, ErrLeft)
 }
 
-// callRegistered calls a verb over the current connection, waiting for one, and registers again when the app has
-// forgotten the worker.
+// callRegistered calls a method over the current connection, or waits for one. It registers again if the app does not
+// know the worker any more.
 func callRegistered[In, Out any](
 	ctx context.Context, l *Link, name string, v verb[In, Out], in In,
 ) (out Out, err error) {
@@ -146,7 +146,7 @@ func (l *Link) recordTasks(a *protocol.PollResponse) {
 	}
 }
 
-// Complete reports outcomes and, with Next, polls in the same call. The answer's items are in the order of the
+// Complete reports outcomes and, with Next, polls in the same call. The items of the response are in the order of the
 // outcomes.
 func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
 	if in.Next != nil {

@@ -27,8 +27,8 @@ type elsewhere interface {
 // at random moments, so that few return at a time after an outage.
 type comeback struct {
 	l     *Link
-	conn  elsewhere   // nil: it leads to the preferred app
-	timer *time.Timer // of the next check; it never fires while conn is nil
+	conn  elsewhere   // nil: the connection leads to the preferred app
+	timer *time.Timer // timer of the next check; it never fires while conn is nil
 }
 
 func (l *Link) newComeback(conn Conn) *comeback {

@@ -19,11 +19,11 @@ import (
 
 // cable carries connections. While it is dead, it drops data from the app without an error at either end.
 type cable struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	conns []net.Conn
 	dead  bool
 	down  bool   // dialling fails
-	lost  []byte // what arrived nowhere
+	lost  []byte // data that was dropped
 }
 
 // end is the worker's end of one connection.
@@ -146,7 +146,7 @@ func begin(t *testing.T, a *apptest.App, id string) {
 	}
 }
 
-// swallows waits until the cable has dropped data that contains what.
+// swallows waits until the cable has dropped data that contains the given text.
 func (c *cable) swallows(t *testing.T, what string) {
 	t.Helper()
 	eventually(t, "the answer is lost", func() bool {
@@ -264,8 +264,8 @@ func TestATaskLostOnADeadConnectionWaitsForItsLease(t *testing.T) {
 	})
 }
 
-// A client of the contract, which lists no tasks when it reconnects, repeats its poll under the same ID and receives
-// the response that it missed.
+// An HTTP worker, which lists no tasks when it reconnects, repeats its poll under the same ID and receives the response
+// that it missed.
 func TestPollOnADeadConnectionIsRepeated(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := &cable{}

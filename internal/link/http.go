@@ -20,7 +20,7 @@ import (
 // The app cannot send notices over HTTP. Responses to heartbeats report cancelled attempts, ended sessions and a
 // changed release. Therefore the worker sends heartbeats more often, and each lists all its leases.
 type HTTP struct {
-	URLs   []string // of apps, as "http://127.0.0.1:7700"
+	URLs   []string // URLs of apps, such as "http://127.0.0.1:7700"
 	Header http.Header
 	TLS    certs.Rules // called for each TCP connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
@@ -121,7 +121,7 @@ func (c *HTTP) conn(
 // a socket.
 type httpConn struct {
 	place
-	apps    int // how many URLs there are
+	apps    int // number of URLs
 	client  *http.Client
 	header  http.Header
 	notices protocol.WorkerNotices
@@ -129,18 +129,18 @@ type httpConn struct {
 
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
-	polls     context.Context // of polls; ends when the worker drains
+	polls     context.Context // context of polls; ends when the worker drains
 	stopPolls context.CancelFunc
 
-	mu     sync.Mutex     // guards what follows
-	calls  sync.WaitGroup // none begins once over is set
+	mu     sync.Mutex     // guards the fields below
+	calls  sync.WaitGroup // no call starts once over is set
 	closed bool
 	hello  struct {
 		worker, incarnation, release string
-		settings                     *protocol.WorkerSettings // fetched and not yet asked for
+		settings                     *protocol.WorkerSettings // fetched and not yet requested
 	}
 	last      protocol.WorkerSettings
-	fetchedAt time.Time // for the settings
+	fetchedAt time.Time // time at which settings were fetched
 }
 
 // Settings returns the settings that Dial received, and afterwards requests them from the app.
@@ -184,7 +184,7 @@ func (c *httpConn) applyHeartbeat(ctx context.Context, a protocol.WorkerHeartbea
 		return
 	}
 	if s, err := c.fetch(ctx); err == nil && s != known {
-		_ = c.notices.RefreshSettings(ctx) // what fails now is seen at the next look
+		_ = c.notices.RefreshSettings(ctx) // after an error, the next heartbeat tries again
 	}
 }
 
@@ -198,7 +198,7 @@ func (c *httpConn) begin() bool {
 	return true
 }
 
-// closeWith ends the connection and every call over it.
+// closeWith ends the connection and all its calls.
 func (c *httpConn) closeWith(cause error) {
 	c.mu.Lock()
 	c.closed = true
@@ -212,7 +212,7 @@ func (c *httpConn) String() string        { return mask.URL(c.url) }
 
 func (c *httpConn) Close() {
 	c.closeWith(fmt.Errorf("connection to %s closed", c))
-	c.calls.Wait() // they end with the context
+	c.calls.Wait() // the calls end with the context
 	c.client.CloseIdleConnections()
 }
 

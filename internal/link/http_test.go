@@ -20,7 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// proxy forwards requests to an app, unless refuse answers them.
+// proxy forwards requests to an app, unless refuse responds to them.
 func proxy(t *testing.T, a *apptest.App, refuse func(w http.ResponseWriter, r *http.Request) bool) string {
 	t.Helper()
 	to, err := url.Parse(a.URL())

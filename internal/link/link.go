@@ -29,10 +29,10 @@ type Carrier interface {
 type Conn interface {
 	protocol.WorkerConnection
 	Done() <-chan struct{} // closed when the connection has ended
-	Err() error            // why it ended
+	Err() error            // why the connection ended
 	// Close ends the connection and waits for its goroutines.
 	Close()
-	String() string // where it leads, for logs
+	String() string // the app's address, for logs
 }
 
 // quiet is implemented by connections over which the app cannot send notices, such as HTTP.
@@ -68,7 +68,7 @@ type Options struct {
 	Register func() protocol.RegisterRequest
 	// Machine returns information about the machine; it must not block. nil: only the release is sent.
 	Machine  func() protocol.MachineInformation
-	Holdings Holdings // nil: none
+	Holdings Holdings // nil: no leases
 	// OnCancel, OnSession, OnDrain, OnSettings and OnPause are called with notices of the app. They must not block; any
 	// may be nil.
 	OnCancel func(protocol.CancelNotice)
@@ -85,14 +85,14 @@ type Options struct {
 	// OnPause is called when an operator pauses or resumes this worker, with the operator's reason.
 	OnPause func(paused bool, reason string)
 
-	Heartbeat      time.Duration // between heartbeats: what the app says, or 10 s
-	SettingsWait   time.Duration // for the settings to be answered: 10 s
+	Heartbeat      time.Duration // interval of heartbeats: as the app specifies, or 10 s
+	SettingsWait   time.Duration // timeout of the settings request: 10 s
 	SettingsTries  int           // 3
-	CallTimeout    time.Duration // of a call without a deadline: 60 s
+	CallTimeout    time.Duration // timeout of a call without a deadline: 60 s
 	BackoffMin     time.Duration // between tries to connect: 100 ms …
-	BackoffMax     time.Duration // … 5 s: a lease of 30 s has to outlive a break and the way back
+	BackoffMax     time.Duration // at most 5 s: a lease of 30 s must outlive an interruption and the reconnection
 	MismatchPause  time.Duration // polls pause for so long while the releases differ: 10 s
-	ConnectTimeout time.Duration // of one dialling with its handshake: 10 s
+	ConnectTimeout time.Duration // timeout of one connection attempt with its handshake: 10 s
 	Log            zerolog.Logger
 }
 
@@ -125,14 +125,14 @@ type Link struct {
 
 	refreshing sync.Mutex // held while the settings are fetched again
 
-	mu              sync.Mutex // guards what follows
+	mu              sync.Mutex // guards the fields below
 	live            *live
-	generation      uint64        // of connections; +1 at every disconnect
+	generation      uint64        // number of the connection; incremented at every disconnect
 	changed         chan struct{} // closed and replaced when live changes
 	fatal           error
 	draining        bool
 	deregistering   bool           // Deregister has begun: calls that fail from now on are expected to
-	deregistered    bool           // Deregister was sent and is not known to be lost: the link must not register again
+	deregistered    bool           // Deregister was sent and may have arrived: the link must not register again
 	verdict         string         // last result of the release check, so that each change is logged once
 	gated           string         // why the release check blocks dispatch; empty: it does not
 	unproven        bool           // dispatch is enabled although the releases could not be compared
@@ -156,7 +156,8 @@ type live struct {
 // ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
 var ErrNotConnected = errors.New("not connected to the app")
 
-// ErrConnectionEnded is wrapped by calls that were under way when their connection ended, which the link logs itself.
+// ErrConnectionEnded is wrapped by the errors of calls whose connection ended while they ran. The link logs the end
+// itself.
 var ErrConnectionEnded = errors.New("the connection ended")
 
 // ErrSuperseded reports that another process registered under this worker ID, or that the worker was removed. This
@@ -166,7 +167,7 @@ var ErrSuperseded = errors.New("this process is no longer registered")
 // ErrLeft is the answer to calls after Deregister.
 var ErrLeft = errors.New("the worker has deregistered")
 
-// New makes a link; Run connects it.
+// New returns a link; Run connects it.
 func New(o Options) (*Link, error) {
 	if o.Carrier == nil || o.WorkerID == "" || o.Register == nil {
 		return nil, errors.New("link: carrier, worker id and registration are required")
@@ -202,7 +203,7 @@ func (l *Link) Run(ctx context.Context) error {
 			continue
 		}
 		if time.Since(began) > l.opt.BackoffMax {
-			back.Reset() // it lived
+			back.Reset() // the connection worked
 		}
 		wait := back.Next()
 		if text := err.Error(); text != last {
@@ -216,7 +217,7 @@ func (l *Link) Run(ctx context.Context) error {
 	return nil
 }
 
-// runConnection is the life of one connection.
+// runConnection handles one connection from its start to its end.
 func (l *Link) runConnection(ctx context.Context) error {
 	dial, cancel := context.WithTimeout(ctx, l.opt.ConnectTimeout)
 	conn, err := l.opt.Carrier.Dial(dial, protocol.ChannelAuth{
@@ -387,7 +388,7 @@ func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	return err
 }
 
-// publish makes lv the connection that calls use; nil means that there is no connection.
+// publish makes lv the connection that calls use; nil: there is no connection.
 func (l *Link) publish(lv *live) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -469,7 +470,7 @@ func (l *Link) wait(ctx context.Context) (*live, error) {
 	}
 }
 
-// fail ends the link for good.
+// fail ends the link permanently.
 func (l *Link) fail(err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -78,7 +78,7 @@ func (l *linked) ready() {
 	}
 }
 
-// remote are the carriers to an app elsewhere: whatever is promised of one holds for both.
+// remote returns the carriers to an app in another process; their guarantees are the same.
 func remote(t *testing.T, test func(t *testing.T, to func(urls ...string) link.Carrier)) {
 	t.Run("socket", func(t *testing.T) {
 		test(t, func(urls ...string) link.Carrier { return &link.Socket{URLs: urls} })

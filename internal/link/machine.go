@@ -80,7 +80,7 @@ func (m *Machine) Close() {
 func sample(ctx context.Context, dir string) protocol.MachineInformation {
 	var m protocol.MachineInformation
 	m.Cores, _ = cpu.CountsWithContext(ctx, true)
-	if p, err := cpu.PercentWithContext(ctx, 0, false); err == nil && len(p) > 0 { // since the last look
+	if p, err := cpu.PercentWithContext(ctx, 0, false); err == nil && len(p) > 0 { // since the last sample
 		m.CPU = p[0]
 	}
 	if v, err := mem.VirtualMemoryWithContext(ctx); err == nil {
@@ -93,7 +93,7 @@ func sample(ctx context.Context, dir string) protocol.MachineInformation {
 	return m
 }
 
-// address is the first address of this machine that others may know.
+// address returns the first address of this machine that is reachable from others.
 func address() string {
 	all, err := net.InterfaceAddrs()
 	if err != nil {

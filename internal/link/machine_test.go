@@ -10,7 +10,7 @@ import (
 
 func TestHangingTelemetryDoesNotBlockHeartbeats(t *testing.T) {
 	release := make(chan struct{})
-	m := watchMachine(t.TempDir(), func(context.Context, string) protocol.MachineInformation { // deaf to its context
+	m := watchMachine(t.TempDir(), func(context.Context, string) protocol.MachineInformation { // ignores its context
 		<-release
 		return protocol.MachineInformation{Cores: 7}
 	})

@@ -42,7 +42,7 @@ func (n notices) EvictRuns(_ context.Context, e protocol.EvictNotice) error {
 	return nil
 }
 
-// Drain has the worker finish and leave.
+// Drain makes the worker finish its tasks and exit.
 func (n notices) Drain(context.Context) error {
 	if n.l.opt.OnDrain != nil {
 		n.l.opt.OnDrain()
@@ -56,7 +56,7 @@ func (n notices) Pause(_ context.Context, p protocol.PauseNotice) error {
 	return nil
 }
 
-// Resume has it ask again.
+// Resume makes the worker poll again.
 func (n notices) Resume(context.Context) error {
 	n.l.applyIntent(protocol.IntentWork, "")
 	return nil

@@ -72,7 +72,7 @@ func (c *httpConn) exchange(
 ) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, verb, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, errors.New(mask.URL(err.Error())) // it quotes the URL
+		return 0, nil, errors.New(mask.URL(err.Error())) // it contains the URL
 	}
 	for k, v := range c.header {
 		r.Header[k] = v
@@ -95,10 +95,10 @@ func (c *httpConn) exchange(
 	return response.StatusCode, answer, err
 }
 
-// refused reads an answer that is not 2xx. One without a reason is not the app's.
+// refused reads a response other than 2xx. A response without a reason is not from the app.
 func (c *httpConn) refused(path string, status int, answer []byte) error {
 	var refusal map[string]any
-	_ = json.Unmarshal(answer, &refusal) // then there is no reason either
+	_ = json.Unmarshal(answer, &refusal) // there is no reason in this case either
 	reason, _ := refusal["reason"].(string)
 	message, _ := refusal["message"].(string)
 	switch {
@@ -113,7 +113,7 @@ func (c *httpConn) refused(path string, status int, answer []byte) error {
 		}
 		return err
 	case protocol.Reason(reason).Away():
-		return errors.New(message) // perhaps it was done after all
+		return errors.New(message) // the request may have been executed
 	case status == http.StatusUnauthorized:
 		c.closeWith(errors.New(message)) // the token is no longer valid; the next dial reports the reason
 	}

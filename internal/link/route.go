@@ -15,9 +15,9 @@ import (
 // the workers evenly over the apps, and the workers of a failed app evenly over the remaining apps. The first app is
 // the worker's preferred app.
 type route struct {
-	mu   sync.Mutex // guards what follows
-	urls []string   // in the order of this worker
-	at   int        // of urls: the app that the next dial goes to
+	mu   sync.Mutex // guards the fields below
+	urls []string   // in this worker's order
+	at   int        // index in urls of the app that is dialled next
 }
 
 // rendezvous sorts the URLs by the hash of each with the worker ID.
@@ -66,7 +66,7 @@ type place struct {
 	within time.Duration // 0: returnWithin
 }
 
-// preferred is the URL of the app that the worker prefers.
+// preferred returns the URL of the worker's preferred app.
 func (p place) preferred() string {
 	p.route.mu.Lock()
 	defer p.route.mu.Unlock()
@@ -76,7 +76,7 @@ func (p place) preferred() string {
 // Away reports that the connection leads to another app than the one that the worker prefers.
 func (p place) Away() bool { return p.preferred() != p.url }
 
-// ReturnWithin is the time within which the worker returns to the app that it prefers.
+// ReturnWithin returns the time within which the worker returns to its preferred app.
 func (p place) ReturnWithin() time.Duration { return cmp.Or(p.within, returnWithin) }
 
 // CheckPreferred fetches the settings of the preferred app if that app is ready.

@@ -16,12 +16,12 @@ import (
 
 // fakeApps are three apps that share one database, in the memory of a bubble.
 type fakeApps struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	down  bool       // the first app refuses connections
 	ready bool       // the first app reports that it is ready
 	other bool       // the first app is of another release
 	conns map[*fakeConn]bool
-	beats map[string]time.Time // of the last heartbeat, by worker
+	beats map[string]time.Time // time of the last heartbeat, by worker
 	gap   time.Duration        // the longest between two heartbeats of a worker
 	lives map[string]bool      // worker IDs with their incarnations
 	moves []time.Time          // connections to the first app
@@ -89,7 +89,7 @@ func (a *fakeApps) set(down, ready, other bool) {
 	}
 }
 
-// counts are the connections of each app.
+// counts returns the number of connections of each app.
 func (a *fakeApps) counts() (n [3]int) {
 	synctest.Wait()
 	a.mu.Lock()

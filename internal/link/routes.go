@@ -10,10 +10,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// callTime bounds a request without a deadline.
+// callTime limits a request without a deadline.
 const callTime = 60 * time.Second
 
-// request makes one request of a verb.
+// request sends one request.
 func request[Out any](ctx context.Context, c *httpConn, method, path string, in any) (out Out, err error) {
 	if _, has := ctx.Deadline(); !has {
 		var cancel context.CancelFunc
@@ -76,7 +76,7 @@ func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.
 // maxHold is the longest that the routes hold a poll, in seconds.
 const maxHold = 60
 
-// inItsName is a poll of the worker of this connection.
+// inItsName returns a poll for the worker of this connection.
 func (c *httpConn) inItsName(in protocol.PollRequest) protocol.PollRequest {
 	in.WorkerID, in.Incarnation = c.identity()
 	if in.Timeout != nil {
@@ -103,11 +103,11 @@ func (c *httpConn) Complete(
 	return request[protocol.CompleteBatchResponse](ctx, c, http.MethodPost, "/tasks/complete", req)
 }
 
-// HeartbeatTask is a heartbeat of an activity's own code.
+// HeartbeatTask sends a heartbeat of an activity's code.
 func (c *httpConn) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatResponse, error) {
-	in.Kind, in.Epoch = "", 0 // the path says the one, and the app knows the other
+	in.Kind, in.Epoch = "", 0 // the path contains the kind, and the app knows the epoch
 	return request[protocol.HeartbeatResponse](
 		ctx, c, http.MethodPost, task(protocol.KindActivity, in.TaskID, "heartbeat"), in,
 	)
@@ -130,7 +130,7 @@ func (c *httpConn) WorkerHeartbeat(
 	ctx context.Context, in protocol.WorkerHeartbeat,
 ) (protocol.WorkerHeartbeatResponse, error) {
 	if in.Draining {
-		c.stopPolls() // a worker that drains must not be given what another has just handed back, or itself
+		c.stopPolls() // a draining worker must not receive tasks that it or another worker has just returned
 	}
 	in.WorkerID, in.Incarnation = c.identity()
 	a, err := request[protocol.WorkerHeartbeatResponse](ctx, c, http.MethodPost, "/heartbeat", in)

@@ -19,7 +19,7 @@ import (
 
 // Socket is the carrier over Socket.IO. A worker tries the apps in an order that depends on its ID; see route.
 type Socket struct {
-	URLs   []string // of apps, as "http://127.0.0.1:7700"
+	URLs   []string // URLs of apps, such as "http://127.0.0.1:7700"
 	Header http.Header
 	TLS    certs.Rules // called for each connection; nil: the default
 	// NetDial replaces how connections are made, for tests and proxies.
@@ -57,8 +57,8 @@ func (e *Refused) Error() string {
 // Unwrap returns the cause.
 func (e *Refused) Unwrap() error { return e.Cause }
 
-// socketConn is a connection over one socket. It is the only place of the worker that knows the words of the wire,
-// jobs, tokens and locks, and puts the verbs into them.
+// socketConn is a connection over one socket. It is the only place of the worker that uses the terms of the socket
+// protocol (jobs, tokens and locks), and it converts requests to them.
 type socketConn struct {
 	app    rpc.SocketCaller
 	client *socketio.Client
@@ -276,12 +276,12 @@ func (c *socketConn) Complete(
 	return out, nil
 }
 
-// ref names a job to the app, by the token that it gave it out with.
+// ref identifies a job to the app by the token that the app sent with it.
 func ref(kind protocol.TaskKind, task, attemptID string, attempt int64, owner string) protocol.JobRef {
 	return protocol.JobRef{ID: task, Token: protocol.TaskTokenOf(kind, task, attemptID, attempt, owner).Token()}
 }
 
-// outcome is the end of a task as that of a job.
+// outcome converts the outcome of a task to the outcome of a job.
 func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 	o := protocol.JobOutcome{
 		JobRef: ref(cmp.Or(c.Kind, protocol.KindActivity), c.TaskID, c.AttemptID, c.Attempt, c.Owner), Lines: c.Lines,
@@ -309,8 +309,8 @@ func outcome(c *protocol.CompleteItem) protocol.JobOutcome {
 	return o
 }
 
-// HeartbeatTask renews the lock of a job. That it is lost the app refuses the call for, so that no worker overlooks it;
-// here it is an answer.
+// HeartbeatTask renews the lock of a job. The app rejects the call if the lock is lost, so that no worker overlooks the
+// loss; HeartbeatTask converts this error to a response.
 func (c *socketConn) HeartbeatTask(
 	ctx context.Context, in protocol.HeartbeatRequest,
 ) (protocol.HeartbeatResponse, error) {

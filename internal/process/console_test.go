@@ -22,7 +22,7 @@ func TestStackIsPrintedBelowItsLine(t *testing.T) {
 	}
 }
 
-// A log is read at a terminal as it is written, and in a file days later.
+// Logs are formatted for a terminal, and in full for a file.
 func TestLogLinesInAFileStartWithTheDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	file, err := os.Create(path)

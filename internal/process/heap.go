@@ -13,9 +13,9 @@ const overhead = 32 << 20
 // limitFor returns the memory limit of the Go runtime for a live heap of live bytes.
 func limitFor(live, soft, hard int64) int64 { return min(max(soft, live+live/2+overhead), hard) }
 
-// LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about
-// two thirds of soft live in the heap. The collector then runs in time to keep the process small, but never all
-// the time, as it would with a fixed limit that the live heap comes close to.
+// LimitMemory sets the memory limit of the Go runtime to soft, and raises it up to hard while more than about two
+// thirds of soft are live heap. The collector then runs often enough to keep the process small, but not continuously,
+// as it would with a fixed limit close to the live heap.
 func LimitMemory(soft, hard int64) {
 	l := &limits{soft: soft, hard: hard, now: soft}
 	debug.SetMemoryLimit(soft)
@@ -34,8 +34,7 @@ func (l *limits) adjust() {
 	}
 }
 
-// afterCollection adjusts the limit when the collector finds that a new object is not used, and makes the next
-// object.
+// afterCollection adjusts the limit when the collector frees an unused object, and allocates the next such object.
 func (l *limits) afterCollection() {
 	mark := new([64]byte) // large enough to have a block to itself
 	runtime.AddCleanup(mark, func(l *limits) {

@@ -17,7 +17,7 @@ func TestTheMemoryLimitFollowsWhatLives(t *testing.T) {
 	}
 }
 
-// The limit is adjusted after each collection, as often as there are some.
+// The limit is adjusted after each collection, however many there are.
 func TestTheMemoryLimitIsAdjustedAfterACollection(t *testing.T) {
 	before := debug.SetMemoryLimit(-1)
 	defer debug.SetMemoryLimit(before)
@@ -32,5 +32,5 @@ func TestTheMemoryLimitIsAdjustedAfterACollection(t *testing.T) {
 		}
 	}
 	runtime.KeepAlive(kept)
-	l.soft, l.hard = before, before // the collections to come leave it as it was
+	l.soft, l.hard = before, before // later collections do not change the limit
 }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 		<-ctx.Done()
 		fmt.Println("drains")
 		time.Sleep(time.Minute)
-		os.Exit(process.ExitUsage) // no second signal came
+		os.Exit(process.ExitUsage) // there was no second signal
 	}
 	os.Exit(m.Run())
 }
@@ -38,7 +38,7 @@ func TestTheSecondSignalEndsAProcessThatDrains(t *testing.T) {
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
-		for lines := bufio.NewScanner(out); lines.Scan(); { // one signal for each: it goes on after the first
+		for lines := bufio.NewScanner(out); lines.Scan(); { // each line requests one signal
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 // operating system. An idle process can afford an additional collection, because no request waits for it.
 
 // tidyEvery is the interval of checks. The process is idle if it allocated at most little bytes since the last check.
-// It then returns memory if it allocated at least lot bytes since it last did so.
+// It then returns memory to the system if it allocated at least lot bytes since it last did so.
 const (
 	tidyEvery = 15 * time.Second
 	little    = 48 << 20

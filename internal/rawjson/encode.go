@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// encoder reuses its buffer, and the text is copied once. A new buffer for each value would grow anew each time and
-// discard more memory than the text has.
+// encoder reuses its buffer, and the text is copied once. A new buffer for each value would grow step by step each time
+// and discard more memory than the text has.
 type encoder struct {
 	to  *json.Encoder
 	out []byte

@@ -54,7 +54,7 @@ func TestAppendTakesTheMemoryOfTheText(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	if n > 1.5 { // a collection of garbage in between may take the encoder
+	if n > 1.5 { // a garbage collection may free the encoder
 		t.Errorf("%v allocations, want 1", n)
 	}
 }

@@ -27,11 +27,11 @@ func Once(text []byte) []byte {
 type deduplicator struct {
 	text, out []byte
 	pos       int
-	members   []member // of the objects that are being copied
+	members   []member // members of the objects that are being copied
 }
 
-// member is a member of an object as it was copied: the offsets in out at which the member starts, its name ends and
-// the member ends.
+// member is a member of a copied object: the offsets in out at which the member starts, its name ends and the member
+// ends.
 type member struct{ start, nameEnd, end int32 }
 
 // next skips white space and separators, and returns the first byte of the next value, name or bracket.
@@ -159,7 +159,7 @@ const fewNames = 32
 // level is one level of nesting: an object or array that encloses the current value.
 type level struct {
 	array bool
-	first int // how many names were noted before its own
+	first int // number of names recorded before its own
 }
 
 // repeats reports whether an object of a JSON text has two members of one name. The result is undefined if the text is
@@ -169,7 +169,7 @@ func repeats(text []byte) bool {
 		roomOfNames  [fewNames]span
 		roomOfLevels [16]level
 	)
-	names, levels, named := roomOfNames[:0], roomOfLevels[:0], false // named: the string that comes next is a name
+	names, levels, named := roomOfNames[:0], roomOfLevels[:0], false // named: the next string is a name
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
 		case '{', '[':

@@ -19,7 +19,7 @@ type Field struct {
 	Into any
 }
 
-// Read decodes an object of these fields and no others. When it returns false, some of them may have been filled.
+// Read decodes an object that has only these fields. If it returns false, some of them may have been filled.
 func Read(object []byte, fields ...Field) bool {
 	rest, ok := inside(object, '{', '}')
 	for ok && len(rest) > 0 {
@@ -223,7 +223,7 @@ func asEncodingJSON(out []byte, s string) []byte {
 	return append(out, quoted...)
 }
 
-// escape appends a character that does not stand for itself in a string.
+// escape appends a character that must be escaped in a string.
 func escape(out []byte, c rune) []byte {
 	if i := strings.IndexRune("\"\\\b\f\n\r\t", c); i >= 0 {
 		return append(out, '\\', `"\bfnrt`[i])

@@ -17,7 +17,7 @@ type object struct {
 	Own   own             `json:"own"`
 }
 
-// own decodes itself.
+// own is a type with its own UnmarshalJSON.
 type own struct{ text string }
 
 func (o *own) UnmarshalJSON(raw []byte) error { return json.Unmarshal(raw, &o.text) }

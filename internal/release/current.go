@@ -30,7 +30,7 @@ type Source struct {
 	Embedded string
 }
 
-// System is the source of the running program, for app and worker alike.
+// System returns the source of the running program, for app and worker alike.
 func System() Source {
 	s := Source{Setting: os.Getenv(Variable), Stamp: Stamp, Embedded: Embedded}
 	if exe, err := os.Executable(); err == nil {
@@ -109,8 +109,8 @@ func packageVersion(raw []byte) string {
 	return manifest.Version
 }
 
-// clean trims a release and reports whether it can be one: up to 128 printable ASCII characters without a space, as it
-// travels in a header.
+// clean trims a release and reports whether it is valid: up to 128 printable ASCII characters without a space, since it
+// is sent in a header.
 func clean(text string) (string, bool) {
 	text = strings.TrimSpace(strings.TrimPrefix(text, "\ufeff"))
 	if text == "" || len(text) > 128 {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// write makes files below a new directory and returns it.
+// write creates files in a new directory and returns the directory.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()

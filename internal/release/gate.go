@@ -6,9 +6,9 @@ import "fmt"
 // Unreadable is the release of a program whose release could not be found.
 const Unreadable = "0.0.0"
 
-// The reasons of a verdict that withholds work; programs and metrics read them.
+// The reasons of a verdict that stops dispatch; programs and metrics compare them.
 const (
-	ReasonMismatch   = "version_mismatch"   // the two releases differ, in whatever part
+	ReasonMismatch   = "version_mismatch"   // the two releases differ in any part
 	ReasonUnreadable = "version_unreadable" // neither release could be read, and the gate is strict
 )
 
@@ -16,9 +16,9 @@ const (
 type Verdict struct {
 	Allowed bool
 	Reason  string // empty when allowed
-	Message string // for people, with both releases; empty when allowed and in order
-	// Unreadable marks a pair that agrees only because neither release could be read. Whether allowed or not, it is to
-	// be logged as an error and shown.
+	Message string // text with both releases; empty if dispatch is allowed without a warning
+	// Unreadable marks a pair that only matches because neither release could be read. Whether or not dispatch is
+	// allowed, it must be logged as an error and shown.
 	Unreadable bool
 }
 

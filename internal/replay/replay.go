@@ -31,21 +31,22 @@ type Names interface {
 
 // Options of a machine. The zero value works.
 type Options struct {
-	Names  Names        // without it activities and child workflows are called by name only
-	Logger *slog.Logger // receives what the code logs, with run_id and workflow_type added; nil: nothing is logged
+	Names Names // without it activities and child workflows are called by name only
+	// receives the log lines of the code, with run_id and workflow_type added; nil: nothing is logged
+	Logger *slog.Logger
 	// Patience is how long workflow code may run until it blocks in package workflow; 5 s by default. After that the
 	// machine assumes that the code blocks outside that package or loops.
 	Patience time.Duration
 	// ForQueries creates a machine for queries only. Code that reaches a side effect that history does not contain yet
 	// blocks there.
 	ForQueries bool
-	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as code
-	// that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In production new
-	// code may pass other arguments, which is only logged.
+	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records, as
+	// code that ranges over a map does. It is for tests, which replay a run with the code that recorded it. In
+	// production new code may pass other arguments, which is only logged.
 	CompareArguments bool
-	// OnBranchRun is called when a branch of the code begins to run, with a function that returns its stack; the function
-	// it returns is called when the branch waits again. It must be quick. It is for callers that measure with another
-	// clock than Patience. nil: not called.
+	// OnBranchRun is called when a branch of the code starts to run, with a function that returns its stack; the
+	// function that it returns is called when the branch waits again. It must be fast. It is for callers that measure
+	// with another clock than Patience. nil: not called.
 	OnBranchRun func(run Run, stack func() string) (done func())
 }
 
@@ -62,11 +63,12 @@ type Definition interface {
 // safe for concurrent use and must be closed.
 type Machine interface {
 	// Apply applies the history of a task, from event 1 or from the event after Seen, and returns the commands that
-	// complete the task. No commands and no error means that the code waits: see Waiting. Apply returns earlier commands
-	// again if the history does not contain them because their completion was rejected.
+	// complete the task. No commands and no error means that the code waits: see Waiting. Apply returns earlier
+	// commands again if the history does not contain them because their completion was rejected.
 	//
 	// An error means that the task fails (see TaskFailure) and no events are applied. After an error other than ErrGap
-	// the machine must be closed. If it was cached, apply the whole history to a new machine before reporting the error.
+	// the machine must be closed. If it was cached, apply the whole history to a new machine before reporting the
+	// error.
 	Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error)
 	// Query runs a query handler on the state after the last applied event.
 	Query(name string, args payload.Payload) (payload.Payload, error)
@@ -88,11 +90,11 @@ type Machine interface {
 	// CalledByForeignGoroutine reports whether a goroutine that the code started itself called package workflow.
 	CalledByForeignGoroutine() bool
 	// SetCallbacks sets how the machine runs local steps that history does not contain, and how it fetches signals that
-	// the run's first task omitted, for the next call of Apply. With nil, the code blocks where it needs the callback; see
-	// AtLocalStep.
+	// the run's first task omitted, for the next call of Apply. With nil, the code blocks where it needs the callback;
+	// see AtLocalStep.
 	SetCallbacks(l LocalSteps, f FetchSignals)
-	// AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the machine
-	// could not run, or at an omitted signal that it could not fetch.
+	// AtLocalStep reports whether a branch is blocked at a local step that history does not contain and that the
+	// machine could not run, or at an omitted signal that it could not fetch.
 	AtLocalStep() bool
 	// Close ends all branches of the code. Deferred calls run and must not call package workflow.
 	Close()
@@ -108,8 +110,8 @@ type LocalSteps interface {
 	Record(commands []protocol.Command, from int64) error
 }
 
-// FetchSignals returns at most most events of a run's history, in order, from the event behind after. They are signals
-// that the run inherited.
+// FetchSignals returns at most most events of a run's history, in order, after the given event. They are signals that
+// the run inherited.
 type FetchSignals func(after int64, most int) ([]history.Event, error)
 
 // Implementation is what package workflow provides.

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// FuzzEnvelope compares the short way of reading an envelope with encoding/json: where that takes it, both must say the
-// same.
+// FuzzEnvelope compares the fast path of decoding an envelope with encoding/json: the results of the fast path must be
+// the same.
 func FuzzEnvelope(f *testing.F) {
 	for _, seed := range []string{
 		`{"method":"poll","payload":{"a":[1,"}\\\"",{}]},"deadlineMs":5}`, ` { "payload" : null , "method" : "x" } `, `{}`,

@@ -9,12 +9,12 @@ import (
 
 // Codes that this package generates. All other codes come from handlers.
 const (
-	CodeUnknownMethod     = "unknown_method"    // no handler of that name
+	CodeUnknownMethod     = "unknown_method"    // there is no handler of this name
 	CodeMalformedPayload  = "malformed_payload" // the payload has another type than the method's
 	CodeMalformedResponse = "malformed_answer"  // the response has another type than the caller's
 	CodeInternal          = "internal"          // the handler panicked or returned an error without a code
 	CodeDeadlineExceeded  = "deadline_exceeded" // the deadline of the call passed
-	CodeCancelled         = "cancelled"         // the caller gave up or its connection ended
+	CodeCancelled         = "cancelled"         // the caller cancelled the call or its connection ended
 )
 
 // statusClientClosed is the status that proxies log for a client that disconnected; net/http has no constant for it.
@@ -22,10 +22,10 @@ const statusClientClosed = 499
 
 // Error is a refusal that programs can read.
 type Error struct {
-	Code    string         // the reason, snake_case, from a closed list; programs compare it
-	Message string         // for people
+	Code    string         // the reason in snake_case, from a fixed list; programs compare it
+	Message string         // text for display
 	Status  int            // equivalent HTTP status; 0 if the sender set none
-	Details map[string]any // further members beside the code; never "code" or "status"
+	Details map[string]any // further members besides the code; never "code" or "status"
 
 	cause error // stays on this side of the wire
 }

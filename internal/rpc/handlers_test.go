@@ -97,7 +97,8 @@ func TestACallEndsAtItsDeadline(t *testing.T) {
 	wantCode(t, err, rpc.CodeCancelled)
 }
 
-// A handler hands the cause of its context on, and that names how a connection ended: it is no failure of the handler.
+// A handler returns the cause of its context, which is the reason why a connection ended: this is not a failure of the
+// handler.
 func TestCallIsCancelledWithItsCallerForEveryCause(t *testing.T) {
 	reset := errors.New("reset by peer")
 	h := rpc.Handlers{}
@@ -125,7 +126,7 @@ func TestADeliveryIsSettledOnce(t *testing.T) {
 	}
 	delivery.Settle(false)
 	delivery.Settle(true)
-	rpc.OnDelivered(ctx, record) // too late to wait for it
+	rpc.OnDelivered(ctx, record) // the response was already sent
 	if len(fates) != 2 || fates[0] || fates[1] {
 		t.Errorf("got %v, want [false false]", fates)
 	}

@@ -61,7 +61,7 @@ func Serve(s Socket, handlers Handlers, how Serving) {
 		return []any{delivered{answer, delivery}}, nil
 	})
 	s.On(EventNotify, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
-		// A notice has no response; how.Failed was called for a refusal.
+		// A notice has no response; the refusal was reported to how.Failed.
 		_, _ = how.serve(WithPrincipal(ctx, s.Principal()), handlers, args)
 		return nil, nil
 	})
@@ -131,13 +131,13 @@ func (d delivered) Value() any { return d.answer }
 // MarshalJSON encodes the response.
 func (d delivered) MarshalJSON() ([]byte, error) { return json.Marshal(d.answer) }
 
-// Sent is called by the socket once, when the ack was queued or could not be.
+// The socket calls Sent once, when the acknowledgement was queued or could not be queued.
 func (d delivered) Sent(ok bool) { d.delivery.Settle(ok) }
 
 // SocketCaller calls the methods the other end of a socket serves.
 type SocketCaller struct {
 	Socket  Socket
-	Timeout time.Duration // bounds a call without a deadline; 0 is DefaultTimeout
+	Timeout time.Duration // limits a call without a deadline; 0 is DefaultTimeout
 }
 
 // Call sends in to method by one event "rpc", waits for the ack and decodes the response into out, a pointer. A nil out

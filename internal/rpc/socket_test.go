@@ -191,7 +191,7 @@ func TestSocketSettlesDelivery(t *testing.T) {
 		if held {
 			entered <- struct{}{}
 			<-release
-			<-ctx.Done() // this side's clock for the call began when it came
+			<-ctx.Done() // on this side, the time of the call starts when it arrives
 		}
 		return "job", nil
 	})
