@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// shifted is an app whose store's time can be moved on.
+// shifted is an app whose store's time the test can advance.
 func shifted(t *testing.T, database string, shift *atomic.Int64, more ...func(*app.Options)) *apptest.App {
 	t.Helper()
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -137,7 +137,8 @@ func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 				t.Errorf("lines of %s: %s", id, got)
 			}
 		}
-		if diff := before.Diff(a.Dump(), "sessions", "session_events"); diff != "" { // time took the session
+		// the passed time ended the session
+		if diff := before.Diff(a.Dump(), "sessions", "session_events"); diff != "" {
 			t.Errorf("reports on runs that are gone changed something:\n%s", diff)
 		}
 		for id := range late {

@@ -27,7 +27,7 @@ func checkDescribed(t testing.TB) func(http.Handler) http.Handler {
 		t.Fatal(err)
 	}
 	var mu sync.Mutex
-	wrong := map[string]error{} // by operation and status: one of each is enough to read
+	wrong := map[string]error{} // by operation and status: one error of each is enough
 	t.Cleanup(func() {
 		mu.Lock()
 		defer mu.Unlock()
@@ -83,7 +83,7 @@ func (l *recordingWriter) Write(b []byte) (int, error) {
 // Unwrap supports deadlines and flushes.
 func (l *recordingWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
 
-// text is the body, unpacked; false when it was too long to keep.
+// text returns the decompressed body; false if it was too long to keep.
 func (l *recordingWriter) text() ([]byte, bool) {
 	if l.long || l.status == 0 {
 		return nil, false

@@ -76,7 +76,7 @@ func openFunc(database string) func(context.Context, string, store.Dispatcher) (
 	}
 }
 
-// Stop drains the app and waits for its end; again it does nothing.
+// Stop drains the app and waits for its end; further calls have no effect.
 func (a *App) Stop() {
 	a.stop()
 	select {
@@ -103,7 +103,7 @@ func Databases(t *testing.T, test func(t *testing.T, database string)) {
 	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
 }
 
-// Two starts two apps on the database of o. They are one where it has room for one app alone, which SQLite's has.
+// Two starts two apps on the database of o, or one app if the database allows only one, as SQLite does.
 func Two(t testing.TB, o Options) (a, b *App) {
 	t.Helper()
 	a = Start(t, o)
@@ -113,7 +113,7 @@ func Two(t testing.TB, o Options) (a, b *App) {
 	return a, Start(t, o)
 }
 
-// Postgres makes its own database for a test, on the server of SOJOURN_TEST_POSTGRES.
+// Postgres creates a database for a test, on the server of SOJOURN_TEST_POSTGRES.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	server := os.Getenv("SOJOURN_TEST_POSTGRES")

@@ -19,7 +19,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// lived makes a run of a workflow with some of everything, which has closed.
+// lived creates a closed run of a workflow that used every feature.
 func (c caller) lived(id string) (run string) {
 	c.t.Helper()
 	run = c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+
@@ -309,7 +309,7 @@ func TestAChainOfRunsIsImportedFromEitherEnd(t *testing.T) {
 	}
 	away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
 	away.want(201, "POST", "/api/workflows/import/bundle", bundles[0])
-	away.want(409, "POST", "/api/workflows/import/bundle", bundles[2]) // not the one it went on to
+	away.want(409, "POST", "/api/workflows/import/bundle", bundles[2]) // not the run that it continued as
 }
 
 // The history of a run contains the signals that it inherits, which are stored once for all runs of its chain. Its

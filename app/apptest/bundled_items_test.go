@@ -77,7 +77,7 @@ func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 						t.Errorf("%s at %d affects the outcome at %d: %s", name, place, i, got.raw)
 					}
 				}
-				// The refused attempt is leased still: its own outcome counts.
+				// The refused attempt is still leased: its next outcome counts.
 				if task := tasks[place]; true {
 					w.want(200, "POST", stepPath(task, "complete"), w.stepBody(task, `,"result":`+envelope(t, `"own"`)))
 				}
@@ -140,7 +140,8 @@ func TestARefusedNextPollAffectsNoOutcome(t *testing.T) {
 	})
 }
 
-// Lines, leases and sessions that cannot be decoded are answered in their place; the others of their request count.
+// Lines, leases and sessions that cannot be decoded get an error in their place; the others of their request are
+// processed.
 func TestAMalformedRenewalOrChunkAffectsNoOther(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

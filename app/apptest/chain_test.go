@@ -33,7 +33,7 @@ func TestAnAppThatDiesBeforeTheClosePolicyTakesEffectLeavesItToTheNext(t *testin
 		c = caller{t, a, ""}
 		w = register(c, "w", "")
 		next := w.poll("workflow")
-		for next.text("workflow_id") != "parent" { // the child's task came back with the worker
+		for next.text("workflow_id") != "parent" { // the child's task was returned with the worker
 			next = w.poll("workflow")
 		}
 		w.decide(next, finish)
@@ -67,7 +67,7 @@ func TestAChainWithChildrenIsExportedAndImported(t *testing.T) {
 		home.want(202, "POST", "/api/workflows/parent/signal/go", `{}`)
 		w.decide(w.poll("workflow"), `{"type":"continue_as_new"}`)
 		second := w.poll("workflow")
-		w.decide(two, finish) // told to no run
+		w.decide(two, finish) // no run receives it
 		until(t, "the chain hears of its end", func() bool {
 			pending, _ := home.want(200, "GET", "/api/workflows/parent", "").body["pending"].(map[string]any)
 			open, _ := pending["children"].([]any)

@@ -26,8 +26,8 @@ type recorded struct {
 	Save                    map[string]string // name in later paths and bodies: member, as a.b
 }
 
-// W9: every request of the command-line client, in one sequence. It sends both version headers, worker protocol 1.0,
-// with every request, and rejects a response without the version of its plane.
+// W9: every request of the command-line client, in one sequence. The test client sends both version headers, worker
+// protocol 1.0, with every request, and rejects a response without the version of its plane.
 func TestTheRequestsOfTheCommandLineClient(t *testing.T) {
 	var list []recorded
 	if err := json.Unmarshal(cliRequests, &list); err != nil {

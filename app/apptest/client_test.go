@@ -11,14 +11,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// client calls an app with the headers of a valid request; header overrides them.
+// client calls an app with the headers of a valid request, which header overrides.
 type client struct {
 	t      testing.TB
 	url    string
 	header map[string]string // overrides; empty: the header is omitted
 }
 
-// with is the client with one header different.
+// with returns the client with one header changed.
 func (c client) with(name, value string) client {
 	h := map[string]string{name: value}
 	for k, v := range c.header {
@@ -30,7 +30,7 @@ func (c client) with(name, value string) client {
 	return c
 }
 
-// as is the client with a token.
+// as returns the client with a token.
 func (c client) as(token string) client { return c.with("Authorization", "Bearer "+token) }
 
 // call sends a request below /api, or to an absolute path.
@@ -68,7 +68,7 @@ func (c client) call(method, path, body string) response {
 	return s
 }
 
-// want is call of a request that must be answered with a status.
+// want is call for a request that must return the given status.
 func (c client) want(status int, method, path, body string) response {
 	c.t.Helper()
 	s := c.call(method, path, body)

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// clockOptions are the options of an app whose store uses the clock of a test.
+// clockOptions returns the options of an app whose store uses the clock of the test.
 func clockOptions(database string, clock *apptest.Clock) apptest.Options {
 	return apptest.Options{Database: database, Change: func(o *app.Options) { clock.Change(&o.Options) }}
 }

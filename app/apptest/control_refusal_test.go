@@ -19,8 +19,8 @@ import (
 
 const admin = "refusal-test-token-0123456789"
 
-// W5: every refusal of the checks before a verb, on every route of the control plane, with a real app that has one
-// object of every kind. No refusal changes a row.
+// W5: every error of the checks before a handler, on every route of the control plane, with a real app that has one
+// object of every kind. No refused request changes a row.
 func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -75,7 +75,7 @@ func sameRows(t *testing.T, before, after apptest.Dump) {
 
 var placeholder = regexp.MustCompile(`\{([a-z_]+)\}`)
 
-// pathOf is a path that is there.
+// pathOf returns a path of existing objects.
 func pathOf(pattern string, known map[string][]string) string {
 	return placeholder.ReplaceAllStringFunc(pattern, func(part string) string {
 		if ids := known[strings.Trim(part, "{}")]; len(ids) > 0 {
@@ -92,7 +92,7 @@ type matrix struct {
 	path string
 }
 
-// refused makes a request that must be refused like this, in the form of the route's plane.
+// refused sends a request that must be refused with this error, in the form of the route's plane.
 func (m matrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t
@@ -120,7 +120,7 @@ func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere c
 			m.t.Errorf("401 without WWW-Authenticate")
 		}
 	}
-	// Without a token the version and the namespace are not even looked at.
+	// Without a token the version and the namespace are not checked.
 	m.refused(
 		c.with("Authorization", "").with(httpapi.VersionHeader, "").with("X-Namespace", "none"), 401, "unauthorized", "{",
 	)
@@ -133,7 +133,7 @@ func (m matrix) authentication(c client, roles map[auth.Role]client, elsewhere c
 		if list, _ := got.body["allowed_roles"].([]any); len(list) == 0 {
 			m.t.Errorf("403 as %s without allowed_roles: %.200s", role, got.raw)
 		}
-		m.refused(as.with(httpapi.VersionHeader, ""), 403, "forbidden", "{") // the role comes before the version
+		m.refused(as.with(httpapi.VersionHeader, ""), 403, "forbidden", "{") // the role is checked before the version
 	}
 	m.refused(elsewhere.with("X-Namespace", "default"), 403, "forbidden", "{}")
 }
@@ -147,7 +147,7 @@ func (m matrix) versions(c client) {
 		"3":   "unsupported_control_plane_version",
 		"2.0": "unsupported_control_plane_version", "two": "unsupported_control_plane_version",
 	} {
-		// before namespace and body
+		// checked before namespace and body
 		got := m.refused(c.with(httpapi.VersionHeader, value).with("X-Namespace", "none"), 400, reason, "{")
 		if got.body["supported_version"] != "2" || got.text("remediation") == "" {
 			m.t.Errorf("version %q: %.300s", value, got.raw)

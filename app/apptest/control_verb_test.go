@@ -10,7 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// continued starts a workflow that continues as new once, and returns its first run, which is historical from then on.
+// continued starts a workflow that continues as new once, and returns its first run, which is no longer the current
+// one.
 func continued(t *testing.T, c client, id string) (first string) {
 	t.Helper()
 	c.want(201, "POST", "/workflows", `{"workflow_id":"`+id+`","workflow_type":"again","task_queue":"again","input":[1]}`)
@@ -33,7 +34,7 @@ func continued(t *testing.T, c client, id string) (first string) {
 	return task["run_id"].(string)
 }
 
-// W5: the refusals of the control plane's verbs, with a real broker. No refusal changes a row.
+// W5: the errors of the control plane's requests, with a real broker. No refused request changes a row.
 func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -279,7 +280,7 @@ func TestControlVerbsRefuseAndChangeNothing(t *testing.T) {
 			})
 		}
 		c.t = t
-		// A failed sign-in is noted for the operator, and changes nothing else.
+		// A failed sign-in is recorded for the operator, and changes nothing else.
 		before := a.Dump()
 		c.want(401, "POST", "/sojourn/login", `{"token":"sjn_wrong"}`)
 		after := a.Dump()

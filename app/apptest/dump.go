@@ -37,7 +37,7 @@ func DumpDatabase(t testing.TB, database string) Dump {
 		if name != "batches" {
 			d[name] = dumpRows(t, db, `SELECT * FROM "`+name+`"`)
 		}
-		if name == "workers" { // apps of one database know each other by rows that they write when they like
+		if name == "workers" { // apps of one database know each other by rows that they write at any time
 			d[name] = slices.DeleteFunc(d[name], func(row string) bool { return strings.HasPrefix(row, "[/apps ") })
 		}
 		if name == "namespaces" { // the usage of a namespace is stored up to a second later
@@ -45,7 +45,8 @@ func DumpDatabase(t testing.TB, database string) Dump {
 				d[name][i] = strings.ReplaceAll(usage.ReplaceAllString(row, ""), "{,", "{")
 			}
 		}
-		if name == "tokens" { // that one was used is noted now and then, whatever became of the request
+		// the last use of a token is stored from time to time, whatever the outcome of the request
+		if name == "tokens" {
 			for i, row := range d[name] {
 				d[name][i] = usedAt.ReplaceAllString(row, "")
 			}
@@ -94,7 +95,7 @@ func (d Dump) Diff(other Dump, ignored ...string) string {
 	return strings.Join(lines, "\n")
 }
 
-// missing are the rows of one sorted list that another has not, or less often.
+// missing returns the rows of one sorted list that another list does not have, or has less often.
 func missing(of, in []string) []string {
 	var rows []string
 	j := 0

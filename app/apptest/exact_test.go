@@ -11,7 +11,7 @@ import (
 const exactly = `{"id":9007199254740993,"less":-1234567890123456789}`
 
 // Integers with more digits than a double can represent, such as IDs of payment systems, are stored, found and shown
-// exactly, by every route.
+// exactly by every route.
 func TestWholeNumbersStayExact(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// found lists the workflow IDs of a filter, page by page with the given size.
+// found returns the workflow IDs that a filter finds, page by page with the given size.
 func (c caller) found(filter string, size int) (ids []string) {
 	c.t.Helper()
 	token := ""

@@ -22,8 +22,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// fuzzShare is the part of all operations that one run of the test requests. Nearly all of its time goes into making
-// the requests, some 12,000 for all operations; the app needs a tenth of it.
+// fuzzShare is the part of all operations that one run of the test requests. Generating the requests, some 12,000 for
+// all operations, takes nearly all of its time; the app needs a tenth of it.
 const fuzzShare = 6
 
 // Requests generated from the published API description, valid and invalid ones, get only responses that the
@@ -134,7 +134,8 @@ func fuzz(t *testing.T, python, url, token string, known map[string][]string, ex
 		"--no-color", "--generation-database", "none",
 		"--suppress-health-check", "all",
 		"--request-timeout", "60", "--continue-on-failure", "--warnings", "off")
-	if examples == 1 { // the commands on a named run are read as those on the current one, outcomes together as each alone
+	// a command on a named run is read like one on the current run, and outcomes in a batch like single ones
+	if examples == 1 {
 		var left []string
 		for i, rt := range append(httpapi.Routes(), workerapi.Routes()...) {
 			random := rand.New(rand.NewPCG(seed, uint64(i)))

@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// enters joins a bare socket as a worker of a release, and returns its settings.
+// enters connects a bare socket as a worker of a release, and returns its settings.
 func enters(t *testing.T, a *apptest.App, token, id, version string) (*socketio.Client, protocol.WorkerSettings) {
 	t.Helper()
 	c, err := socketio.Dial(

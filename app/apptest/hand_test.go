@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// hand is a worker that makes its requests one by one, by hand.
+// hand is a worker whose requests the test sends one by one.
 type hand struct {
 	caller
 	id string
@@ -19,7 +19,7 @@ type hand struct {
 // handQueue is the queue of every worker that works by hand.
 const handQueue = "by-hand"
 
-// register registers a worker by hand, with further members of the body after a comma.
+// register registers the worker, with further members of the body after a comma.
 func register(c caller, id, more string) hand {
 	c.t.Helper()
 	c.want(201, "POST", "/api/worker/register", `{"worker_id":"`+id+`","task_queue":"`+handQueue+`","runtime":"external",
@@ -36,7 +36,7 @@ func (c caller) start(id string) string {
 	).text("run_id")
 }
 
-// handTask is a task as its poll gave it.
+// handTask is a task in the response to a poll.
 type handTask map[string]any
 
 func (t handTask) text(member string) string { v, _ := t[member].(string); return v }
@@ -62,7 +62,7 @@ func taskOf(t testing.TB, s response) handTask {
 	return task
 }
 
-// empty polls without waiting and wants nothing.
+// empty polls without waiting and expects no task.
 func (h hand) empty(kind string) {
 	h.t.Helper()
 	s := h.want(
@@ -74,7 +74,7 @@ func (h hand) empty(kind string) {
 	}
 }
 
-// flowBody is the body of a call about a workflow task.
+// flowBody returns the body of a call about a workflow task.
 func (h hand) flowBody(t handTask, more string) string {
 	return fmt.Sprintf(`{"lease_owner":%q,"workflow_task_attempt":%d%s}`, h.id, t.number("workflow_task_attempt"), more)
 }
@@ -89,7 +89,7 @@ func (h hand) decide(t handTask, commands ...string) response {
 	return h.want(200, "POST", flowPath(t, "complete"), h.flowBody(t, `,"commands":[`+strings.Join(commands, ",")+`]`))
 }
 
-// stepBody is the body of a call about an activity attempt.
+// stepBody returns the body of a call about an activity attempt.
 func (h hand) stepBody(t handTask, more string) string {
 	return fmt.Sprintf(`{"lease_owner":%q,"activity_attempt_id":%q%s}`, h.id, t.text("activity_attempt_id"), more)
 }
@@ -117,13 +117,13 @@ const (
 	finish = `{"type":"complete_workflow"}`
 )
 
-// inSession is a step that runs in a session.
+// inSession returns a step that runs in a session.
 func inSession(id string) string {
 	return `{"type":"schedule_activity","activity_type":"step","queue":"` + handQueue +
 		`","worker_session":{"session_id":"` + id + `"}}`
 }
 
-// unchanged runs a call that must leave every row of the database as it is.
+// unchanged calls a function that must not change any row of the database.
 func unchanged(t testing.TB, a *apptest.App, what string, call func()) {
 	t.Helper()
 	before := a.Dump()

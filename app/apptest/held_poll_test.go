@@ -144,7 +144,7 @@ func TestAPollWhoseConnectionDiedIsUndone(t *testing.T) {
 			t.Fatal("the poll was answered")
 		}
 		id := "dead-" + time.Now().Format("150405.000000000")
-		c.start(id) // it may go to the poll whose end the app has not noticed yet, and then comes back
+		c.start(id) // the poll whose end the app has not noticed yet may receive it, and then the app requeues it
 		task := alive.poll("workflow")
 		if task.text("workflow_id") != id {
 			t.Fatalf("a task of %s, want %s", task.text("workflow_id"), id)

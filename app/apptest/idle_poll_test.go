@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/workerapi"
 )
 
-// held begins n polls of a kind, by that many workers in turn, and returns once all of them wait.
+// held starts n polls of a kind, by that many workers in turn, and returns once all of them wait.
 func held(t *testing.T, a *apptest.App, kind string, workers, n int) {
 	t.Helper()
 	c := caller{t, a, ""}
@@ -45,7 +45,7 @@ func TestAThousandIdlePollsSendNoStatement(t *testing.T) {
 			held(t, a, kind, 20, 500)
 		}
 		before := a.Broker().Store().Stats()
-		time.Sleep(500 * time.Millisecond) // time in which to send one; nothing is asserted of how long anything takes
+		time.Sleep(500 * time.Millisecond) // time in which a response could be sent; the test asserts no durations
 		if after := a.Broker().Store().Stats(); after.Statements != before.Statements || after.Reads != before.Reads ||
 			after.Commits != before.Commits {
 			t.Errorf("1000 idle polls: %+v, then %+v", before, after)

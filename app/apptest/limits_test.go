@@ -121,7 +121,7 @@ func (d description) schema(s any) map[string]any {
 
 func listOf(v any) []any { l, _ := v.([]any); return l }
 
-// wrong is a body with one thing in it that the description forbids.
+// wrong is a body with one change that the description forbids.
 type wrong struct {
 	about   string
 	missing bool // a missing member; the refusal may be about the object that it names
@@ -185,7 +185,7 @@ func (d description) wrongs(at string, s map[string]any, value any, replace func
 	return all
 }
 
-// schema2 is schema, but a list's stays.
+// schema2 is schema, but does not resolve the schema of a list.
 func (d description) schema2(m map[string]any) map[string]any {
 	if m["items"] != nil {
 		return m
@@ -193,7 +193,7 @@ func (d description) schema2(m map[string]any) map[string]any {
 	return d.schema(m)
 }
 
-// violations are values that a member's own limits forbid.
+// violations returns values that the limits of a member forbid.
 func violations(s map[string]any) map[string]any {
 	all := map[string]any{}
 	if n, ok := s["minimum"].(float64); ok {
@@ -257,7 +257,7 @@ func TestServerRequiresTheMembersThatItsDescriptionRequires(t *testing.T) {
 	}
 }
 
-// leased is a workflow task that worker w1 has.
+// leased returns a workflow task that worker w1 holds.
 func leased(c client, workflow string) (task string) {
 	c.t.Helper()
 	c.want(201, "POST", "/workflows", fmt.Sprintf(`{"workflow_id":%q,"workflow_type":"wf","task_queue":"q"}`, workflow))
@@ -267,7 +267,7 @@ func leased(c client, workflow string) (task string) {
 	return task
 }
 
-// holdTo makes all wrong requests of a sound one, then the sound one, and returns how many were wrong.
+// holdTo sends all invalid variants of a valid request, then the valid one, and returns the number of invalid variants.
 func holdTo(t *testing.T, c client, d description, o operation, name, body string) int {
 	t.Helper()
 	var v any
@@ -281,7 +281,8 @@ func holdTo(t *testing.T, c client, d description, o operation, name, body strin
 			t.Fatal(err)
 		}
 		s := c.call(o.method, o.path, string(raw))
-		if items := listOf(s.body["items"]); s.status == http.StatusOK && len(items) == 1 { // a batch judges each on its own
+		// a batch checks each item separately
+		if items := listOf(s.body["items"]); s.status == http.StatusOK && len(items) == 1 {
 			one, _ := items[0].(map[string]any)
 			if one["error"] != nil || one["reason"] == "validation_failed" {
 				continue
@@ -312,7 +313,7 @@ func commandValues(entries payload.Payload) map[string]any {
 	}
 }
 
-// Each command has its turn in a completion that is refused for one thing, or taken.
+// Each command is sent in a completion that is refused for one reason, or accepted.
 func TestServerRequiresTheMembersOfEachCommand(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, pythonToken }})
 	c := client{t: t, url: a.URL()}.as(pythonToken)

@@ -23,7 +23,7 @@ func aStep(c caller, h hand, workflow string) handTask {
 	return h.poll("activity")
 }
 
-// logItem is a chunk of lines of an attempt.
+// logItem returns a chunk of lines of an attempt.
 func logItem(t handTask, owner string, part int, texts ...string) string {
 	lines := make([]string, len(texts))
 	for i, text := range texts {
@@ -128,8 +128,8 @@ func TestLinesOfAnAttemptComeFromItsHolder(t *testing.T) {
 	})
 }
 
-// An outcome that is sent again brings no line again, nor others, whether its chunks have numbers, at whichever app it
-// comes, and at two in the same moment.
+// A repeated outcome adds no log lines, neither the same nor others, whether or not its chunks have numbers, at any
+// app, and at two apps at the same time.
 func TestRepeatedOutcomeStoresItsLogLinesOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, other := apptest.Two(t, apptest.Options{Database: database})
@@ -297,7 +297,7 @@ func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 	}
 }
 
-// Lines go when they are as old as lines may be, and with their run if that goes before.
+// Lines are deleted when they reach the maximum age, or with their run if that is earlier.
 func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	var shift atomic.Int64

@@ -177,7 +177,7 @@ func TestAReadThatMeetsADyingDatabaseIsNoFault(t *testing.T) {
 					(s.status != 503 || s.text("reason") != "store_unavailable" || s.body["outcome"] != nil) {
 					t.Errorf("%s: %d %s", path, s.status, s.brief())
 				}
-				// else a read of the app's own met it
+				// or a read of the app itself received the error
 			case <-time.After(time.Second):
 				t.Logf("%s reads nothing: %d", path, s.status)
 				met = true

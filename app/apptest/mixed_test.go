@@ -61,7 +61,7 @@ func languages() *worker.Registry {
 	return r
 }
 
-// goWork starts a Go worker that reaches the app as remote ones do.
+// goWork starts a Go worker that connects to the app over the network.
 func goWork(t *testing.T, a *apptest.App, way string) {
 	t.Helper()
 	handlers := t.TempDir()

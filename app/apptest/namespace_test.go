@@ -55,7 +55,7 @@ func (c caller) ask(method, path, body string) response {
 		c.t.Fatal(err)
 	}
 	s := response{status: res.StatusCode, header: res.Header, raw: string(raw)}
-	_ = json.Unmarshal(raw, &s.body) // a page of metrics is none
+	_ = json.Unmarshal(raw, &s.body) // a page of metrics is not JSON
 	return s
 }
 
@@ -70,7 +70,7 @@ func (c caller) want(status int, method, path, body string) response {
 
 var everyRoute = func() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()...) }
 
-// inPath replaces the names in a route's pattern.
+// inPath replaces the placeholders in a route's pattern.
 func inPath(pattern string, names map[string]string) string {
 	for name, v := range names {
 		pattern = strings.ReplaceAll(pattern, "{"+name+"}", v)
@@ -87,7 +87,7 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 		left, right, nowhere := caller{t, a, "left"}, caller{t, a, "right"}, caller{t, a, "nowhere"}
 		root.want(201, "POST", "/api/namespaces", `{"name":"left","retention_days":7}`)
 		root.want(201, "POST", "/api/namespaces", `{"name":"right"}`)
-		for _, c := range []caller{left, right} { // the same ids in both
+		for _, c := range []caller{left, right} { // the same IDs in both namespaces
 			c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],
 				"supported_activity_types":["x"],"capabilities":["worker_sessions"]}`)
 			c.want(201, "POST", "/api/workflows", `{"workflow_id":"f","workflow_type":"t","task_queue":"q"}`)
@@ -131,7 +131,7 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 				t.Errorf("%s %s in a namespace that is not there: %d %s", rt.Method, path, got.status, got.raw)
 			}
 			if strings.HasSuffix(path, "/worker/register") {
-				continue // it makes a worker of that name there, which is another one
+				continue // it registers a different worker with the same name in that namespace
 			}
 			body := `{"worker_id":"` + mark + `","lease_owner":"` + mark +
 				`","workflow_task_attempt":1,"commands":[],"task_queue":"` + mark + `"}`

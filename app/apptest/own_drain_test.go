@@ -34,7 +34,7 @@ func TestDrainReportedByAWorkerAppliesAtEveryApp(t *testing.T) {
 			}
 		}
 		refused()
-		// That it is heard at another app now is stored soon.
+		// The heartbeat at the other app is stored soon.
 		until(t, "the app that hears the worker stores it", func() bool {
 			return alone || !slices.Equal(there.app.Dump()["workers"], before)
 		})

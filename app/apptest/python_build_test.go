@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Two builds of a worker of the published SDK: a run goes to the promoted one, which is all that is left once the other
-// is drained.
+// Two builds of a worker of the published SDK: new runs are pinned to the promoted build, and to the other one only
+// until it is drained.
 func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := startPython(t, database, "")
@@ -39,7 +39,7 @@ func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 		decide(protocol.BuildPromote, "v2")
 		decide(protocol.BuildDrain, "v1")
 		completed("on-v2")
-		decide(protocol.BuildPromote, "v1") // ends its drain: the worker that was refused goes on polling
+		decide(protocol.BuildPromote, "v1") // ends its drain: the worker that was refused continues to poll
 		completed("on-v1")
 		old.stop()
 	})

@@ -15,7 +15,7 @@ type deposit struct {
 	Deposits []int `json:"deposits"`
 }
 
-// lastOf waits for the end of a chain of runs and reads the result of the last.
+// lastOf waits for the end of a chain of runs and returns the result of the last one.
 func lastOf(t *testing.T, a *apptest.App, workflowID string) (d deposit) {
 	t.Helper()
 	until(t, "workflow "+workflowID+" ends", func() bool {

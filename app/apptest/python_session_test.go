@@ -244,7 +244,8 @@ func setUp(t *testing.T, a *apptest.App) {
 	if got := read(start("book.async", "gpu", "gpu", `["gpu"]`)); got.Worker != "py-2" || got.Attempt > 2 {
 		t.Errorf("the activity ran as %+v, want py-2", got)
 	}
-	// The workflow asks for losses: the first attempt at the next owner fails, and the second sets the session up.
+	// The workflow requests failures for lost state: the first attempt at the next owner fails, and the second sets the
+	// session up.
 	lost = protocol.OnLostFail
 	at := read(start("book.sync", "book", "asks", `["asks", 3]`)).Worker
 	_, err = a.Broker().OperateSession(t.Context(), protocol.SessionOperation{

@@ -19,14 +19,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The tests run the published Python SDK of the worker protocol without patches. It gets only a URL and a token.
+// The tests run the published Python SDK of the worker protocol without changes. It receives only a URL and a token.
 const (
 	pythonDir   = "../../interop/python"
 	pythonQueue = "python"
 	pythonToken = "python-interop-token-0123456789"
 )
 
-// python is an interpreter that has the SDK.
+// python is the path of an interpreter with the SDK.
 func python(t *testing.T) string {
 	t.Helper()
 	return pythonWith(t, "requirements.txt")
@@ -57,14 +57,14 @@ type pythonWorker struct {
 	done   chan error
 }
 
-// work starts a worker and returns when the app knows it. Arguments follow the worker's id: its session cap, then its
-// capabilities.
+// work starts a worker and returns when the app knows it. Further arguments follow the worker's ID: its maximum of
+// sessions, then its capabilities.
 func work(t *testing.T, a *apptest.App, id string, args ...string) *pythonWorker {
 	t.Helper()
 	return workThrough(t, a, a.URL(), id, args...)
 }
 
-// workThrough starts a worker that finds the app at another URL than its own.
+// workThrough starts a worker that connects to the app at the given URL.
 func workThrough(t *testing.T, a *apptest.App, through, id string, args ...string) *pythonWorker {
 	t.Helper()
 	c := exec.Command(python(t), append([]string{"worker.py", through, pythonToken, pythonQueue, id}, args...)...)
@@ -103,7 +103,7 @@ func launchWorker(t *testing.T, a *apptest.App, id string, c *exec.Cmd) *pythonW
 	return w
 }
 
-// stop ends a worker as a supervisor would; it must drain, deregister and exit with 0.
+// stop ends a worker as a supervisor would; it must drain, deregister and exit with code 0.
 func (w *pythonWorker) stop() {
 	w.t.Helper()
 	if err := w.Process.Signal(syscall.SIGTERM); err != nil {
@@ -127,7 +127,7 @@ func (w *pythonWorker) kill() {
 	<-w.done
 }
 
-// until waits for something to become true.
+// until waits for a condition.
 func until(t *testing.T, what string, check func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); !check(); time.Sleep(20 * time.Millisecond) {
@@ -208,7 +208,7 @@ func TestPythonSDK(t *testing.T) {
 	})
 }
 
-// run starts a workflow whose workers are Python's.
+// run starts a workflow whose workers use the Python SDK.
 func run(t *testing.T, a *apptest.App, workflowType string, args ...any) protocol.Target {
 	t.Helper()
 	return runOn(t, a, pythonQueue, workflowType, args...)
@@ -279,7 +279,7 @@ func TestOneOfTwoPythonWorkersIsKilled(t *testing.T) {
 		if len(whereabouts) != 8 || whereabouts[7] != survivor {
 			t.Errorf("steps ran on %v, %s was killed", whereabouts, victim)
 		}
-		restarted := work(t, a, victim, "50") // the same id is a new incarnation, and as good as any
+		restarted := work(t, a, victim, "50") // the same ID is a new incarnation, which works like any other
 		workers[survivor].stop()
 		output(t, a, run(t, a, "steps", 1), &whereabouts)
 		if len(whereabouts) != 1 || whereabouts[0] != victim {
@@ -319,7 +319,7 @@ func TestTheAppRestartsWhilePythonPolls(t *testing.T) {
 	})
 }
 
-// kept is the report of an activity of a session about its process.
+// kept is what an activity of a session reports about its process.
 type kept struct {
 	PID    int    `json:"pid"`
 	Worker string `json:"worker"`

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/httpapi"
 )
 
-// later makes a request elsewhere.
+// later sends a request in the background.
 func (c caller) later(method, path, body string) <-chan response {
 	done := make(chan response, 1)
 	go func() { done <- c.ask(method, path, body) }()
@@ -44,7 +44,7 @@ func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 	here.start("asked-1")
 	w.decide(w.poll("workflow"), `{"type":"open_signal_wait","signal_name":"go"}`)
 	before := a.Dump()
-	for _, held := range []bool{false, true} { // the poll comes after the query, and before it
+	for _, held := range []bool{false, true} { // the poll is sent after the query, and before it
 		if held {
 			polled := w.later(
 				"POST", "/api/worker/query-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60}`,

@@ -35,7 +35,7 @@ func (w queueWorker) poll(kind string, seconds int) response {
 	)
 }
 
-// task is the task a poll gave, nil for none.
+// task returns the task in the response to a poll, nil if there is none.
 func (s response) task() map[string]any { v, _ := s.body["task"].(map[string]any); return v }
 
 func (w queueWorker) leased(kind string) map[string]any {
@@ -202,7 +202,7 @@ func TestABudgetThrottlesPollsAndItsEndWakesThem(t *testing.T) {
 				t.Errorf("the queue does not say %s: %s", want, queue)
 			}
 		}
-		// The poll that waits gets the task the moment the lease ends, long before its own end.
+		// The waiting poll receives the task when the lease expires, long before its timeout.
 		waiting := make(chan response, 1)
 		go func() { waiting <- w.poll("activity", 60) }()
 		until(t, "the poll to wait", func() bool {

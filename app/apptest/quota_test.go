@@ -24,7 +24,7 @@ func quotas(t *testing.T, a *apptest.App, values string) (busy, calm caller) {
 	return caller{t, a, "busy"}, caller{t, a, "calm"}
 }
 
-// exceeds wants a refusal by a quota.
+// exceeds expects a refusal by a quota.
 func (c caller) exceeds(quota, method, path, body string) response {
 	c.t.Helper()
 	s := c.want(429, method, path, body)
@@ -242,7 +242,7 @@ func TestChildrenAboveAQuotaWait(t *testing.T) {
 			c.exceeds("open_runs", "POST", "/api/workflows", c.run("new")) // after the waiting children
 			there := hand{caller{t, b, c.ns}, "w"}
 			began := map[string]bool{}
-			next := func() handTask { // of a child; the parent is told of ends meanwhile
+			next := func() handTask { // the next task of a child; the parent receives ends of children meanwhile
 				for {
 					task := there.poll("workflow")
 					if task.text("workflow_id") != "parent" {

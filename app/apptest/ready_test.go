@@ -62,7 +62,7 @@ func newGate(t *testing.T, to string) *gate {
 	return g
 }
 
-// pass carries bytes from one end to the other, while the gate is open.
+// pass forwards bytes from one connection to the other while the gate is open.
 func (g *gate) pass(from, to net.Conn) {
 	defer from.Close()
 	defer to.Close()

@@ -25,7 +25,7 @@ func TestRepeatedPollOfAnEndedTaskIsRejected(t *testing.T) {
 		}
 		w.start("over")
 		flow := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"f"`))
-		w.start("more") // work that the repeated poll must not take instead
+		w.start("more") // tasks that the repeated poll must not receive instead
 		w.decide(flow, step)
 		expired("workflow", "f")
 		act := taskOf(t, w.pollWith("activity", `,"poll_request_id":"a"`))
@@ -36,8 +36,8 @@ func TestRepeatedPollOfAnEndedTaskIsRejected(t *testing.T) {
 		w.answer(query, "1")
 		<-asked
 		expired("query", "q")
-		expired("workflow", "f") // and again
-		// The same task once more is another lease, under the id of another poll.
+		expired("workflow", "f") // a second time
+		// The same task after a requeue has another lease, under the ID of another poll.
 		second := taskOf(t, w.pollWith("workflow", `,"poll_request_id":"g"`))
 		w.want(200, "POST", flowPath(second, "fail"), w.flowBody(second, `,"failure":{"message":"out of memory"}`))
 		if third := w.poll("workflow"); third.text("task_id") == second.text("task_id") &&
@@ -56,7 +56,7 @@ func TestAPollThatIsOpenIsJoined(t *testing.T) {
 	for range 2 {
 		answers = append(answers, w.later("POST", "/api/worker/workflow-tasks/poll",
 			`{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60,"poll_request_id":"p"}`))
-		waiting(t, a, 1) // the second adds none
+		waiting(t, a, 1) // the second one adds no held poll
 	}
 	w.start("joined")
 	w.start("for-nobody-yet")
@@ -67,7 +67,7 @@ func TestAPollThatIsOpenIsJoined(t *testing.T) {
 	w.decide(one, finish)
 }
 
-// The id of a poll is bound to the kinds it was sent for; polls of other ways may have the same id.
+// The ID of a poll applies to the kinds of tasks that it was sent for; polls over other routes may have the same ID.
 func TestAPollIDIsBoundToItsKinds(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	w := register(caller{t, a, ""}, "w", `,"sdk_version":"1"`)
@@ -135,8 +135,8 @@ func TestPollForAnUnregisteredTypeIsRejectedWithAReason(t *testing.T) {
 	}
 }
 
-// A completion lists the tasks it made, in the order of its commands, and the workflow task that follows at once; sent
-// again it lists the same.
+// The response to a completion lists the created tasks in the order of its commands, and the workflow task that follows
+// at once; a repeated completion gets the same list.
 func TestACompletionListsTheTasksItMade(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

@@ -14,8 +14,8 @@ func (c caller) prints(id, fingerprints, more string) response {
 		"supported_workflow_types":["flow","other"],"workflow_definition_fingerprints":`+fingerprints+more+`}`)
 }
 
-// A worker that is alive cannot be replaced, under its own id, by one with other code of a workflow type; everything
-// short of that it can.
+// A live worker cannot be replaced under its ID by a worker with other code of a workflow type; any other replacement
+// is allowed.
 func TestTheCodeOfALivingWorkerIsNotReplaced(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})

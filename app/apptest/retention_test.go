@@ -30,7 +30,7 @@ func TestRetentionRemovesWhatClosedLongAgoAndFreesItsId(t *testing.T) {
 		if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
 			t.Errorf("at once: %s", got.raw)
 		}
-		shift.Store(int64(30*24*time.Hour - 10*time.Minute)) // not a day, nor an hour, before its time
+		shift.Store(int64(30*24*time.Hour - 10*time.Minute)) // neither a day nor an hour before its time
 		if got := c.want(200, "POST", "/api/system/retention/pass", `{}`); got.body["pruned"] != 0.0 {
 			t.Errorf("ten minutes before the end of its retention: %s", got.raw)
 		}
@@ -210,7 +210,7 @@ func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
 			}
 		}
 		named := fmt.Sprintf(`{"run_ids":[%q,%q,"none"]}`, runs["a"], runs["open"])
-		pass(named, 0, 3) // within their retention
+		pass(named, 0, 3) // the runs are within their retention
 		shift.Store(int64(31 * 24 * time.Hour))
 		pass(`{"run_ids":[]}`, 0, 0)
 		pass(named, 1, 2)

@@ -40,7 +40,7 @@ func (c caller) keyed(key, path, body string) (int, map[string]any) {
 	return res.StatusCode, got
 }
 
-// startOf is the body of a start of type flow with further members.
+// startOf returns the body of a start of type flow with further members.
 func startOf(id, more string) string {
 	return `{"workflow_id":"` + id + `","workflow_type":"flow","task_queue":"` + handQueue + `","input":[1]` + more + `}`
 }
@@ -426,7 +426,8 @@ func TestPoliciesDecideWhetherAChildUsesAWorkflowIDAgain(t *testing.T) {
 				ends[typ]++
 			}
 		}
-		// terminated: mine for two steps, and the first child with the ID closed; failed: the child with the parent's ID
+		// terminated: mine for two steps, and the first child with the ID closed; failed: the child with the parent's
+		// ID
 		if ends["ChildRunTerminated"] != 3 || ends["ChildRunFailed"] != 1 {
 			t.Errorf("ends of children: %v", ends)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// joined is a socket of a namespace; its Done is closed when it ended.
+// joined is a socket in a namespace; its Done is closed when it has ended.
 func joined(t *testing.T, url, namespace string, auth any, header http.Header) *socketio.Client {
 	t.Helper()
 	c, err := socketio.Dial(t.Context(), url, namespace, auth, socketio.DialOptions{Header: header})
@@ -100,7 +100,7 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			}
 			go func() { responses <- client{t: t, url: there.URL()}.as(as).call(method, path, body) }()
 		}
-		time.Sleep(100 * time.Millisecond) // they are open
+		time.Sleep(100 * time.Millisecond) // the connections are open
 
 		revoked := time.Now()
 		c.want(200, "DELETE", "/tokens/"+workerID, "")
@@ -112,12 +112,12 @@ func TestARevocationEndsWhatATokenHoldsAtAnotherApp(t *testing.T) {
 			t.Errorf("a poll that was open: got %d %s", got.status, got.raw)
 		}
 		for path, responses := range waits {
-			// A stream has sent its status already, so it just ends.
+			// A stream has already sent its status, so it only ends.
 			if got := <-responses; got.status != 401 && !strings.HasSuffix(path, "/stream") {
 				t.Errorf("%s: got %d %s", path, got.status, got.raw)
 			}
 		}
-		if open := time.Since(revoked); open > 20*time.Second { // they would be for 30 to 60 s
+		if open := time.Since(revoked); open > 20*time.Second { // their timeouts are 30 to 60 s
 			t.Errorf("what waited was open for %s more", open)
 		}
 		for name, s := range map[string]*socketio.Client{
@@ -195,7 +195,7 @@ func TestRevocationAppliesAtAnAppWithoutNotifications(t *testing.T) {
 			"' AND application_name = 'sojourn bus'",
 	)
 	for there.Store().ReceivesNotices() && t.Context().Err() == nil {
-		time.Sleep(time.Millisecond) // there is nothing to wait on: it finds out when it reads
+		time.Sleep(time.Millisecond) // there is no event to wait for: the app detects it at a read
 	}
 	c.want(200, "DELETE", "/tokens/"+made.text("id"), "")
 	w.want(401, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)

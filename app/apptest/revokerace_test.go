@@ -38,7 +38,7 @@ func TestARevocationMeetsATaskOnItsWay(t *testing.T) {
 					`{"worker_id":%q,"task_queue":%q,"timeout_seconds":60}`, id, queue,
 				))
 			}()
-			time.Sleep(20 * time.Millisecond) // it is open
+			time.Sleep(20 * time.Millisecond) // the poll is open
 			var race sync.WaitGroup
 			race.Go(func() {
 				time.Sleep(time.Duration(rand.IntN(4000)) * time.Microsecond)

@@ -17,14 +17,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The Rust SDK of the worker protocol runs here as it is published. It takes minutes to compile, so these tests are for
-// make interop: they skip unless SOJOURN_TEST_REQUIRE names rust.
+// These tests run the published Rust SDK of the worker protocol. It takes minutes to compile, so they run in make
+// interop only: they skip unless SOJOURN_TEST_REQUIRE names rust.
 const (
 	rustDir   = "../../interop/rust"
 	rustQueue = "rust"
 )
 
-// rust is a built program, one of interop/rust or of the SDK's own.
+// rust has the path of a built program, one of interop/rust or of the SDK.
 func rust(t *testing.T, name string) string {
 	t.Helper()
 	if !slices.Contains(strings.Split(os.Getenv("SOJOURN_TEST_REQUIRE"), ","), "rust") {
@@ -242,12 +242,13 @@ func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
 		if err != nil || v.LeaseOwner == nil || *v.LeaseOwner != survivor {
 			t.Errorf("the session is %+v, %v", v, err)
 		}
-		workers[survivor].kill() // told to stop it closes the sessions it held, and fails if a lease has ended meanwhile
+		// when it is stopped it closes its sessions, and fails if a lease has expired meanwhile
+		workers[survivor].kill()
 	})
 }
 
-// Only polls are in flight here: a report that fails at the restart ends a worker of this SDK, and its supervisor would
-// have to restart it.
+// Only polls are in flight here: a report that fails at the restart would end a worker of this SDK, and its supervisor
+// would have to restart it.
 func TestTheAppRestartsWhileRustPolls(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -17,7 +17,7 @@ func (c caller) eventually(path string, good func(response) bool) response {
 	return c.within(2*time.Minute, path, good)
 }
 
-// within repeats a GET until the response is good, for at most this time.
+// within repeats a GET until the response is good, for at most the given time.
 func (c caller) within(most time.Duration, path string, good func(response) bool) response {
 	c.t.Helper()
 	end := time.Now().Add(most)
@@ -39,7 +39,7 @@ func TestAScheduleFiresEachOfItsTimesOnce(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		others := []*apptest.App{a}
-		if strings.HasPrefix(database, "postgres") { // a second sweeper at the same work
+		if strings.HasPrefix(database, "postgres") { // a second sweeper applies the same work
 			others = append(others, apptest.Start(t, apptest.Options{Database: database}))
 		}
 		c := caller{t, others[len(others)-1], ""}

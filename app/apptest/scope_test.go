@@ -16,8 +16,8 @@ const scopeHolder = "keeper-of-blue"
 
 // scoped is a worker of queue blue and group one that has leased one task of every kind, with the tokens of a test.
 type scoped struct {
-	root, own, rotated client // rotated is good for more than the token the worker came with
-	red, other         client // of another queue; of the same queue and another group
+	root, own, rotated client // rotated covers more than the token with which the worker registered
+	red, other         client // tokens of another queue, and of the same queue and another group
 	known              map[string]string
 	asked              chan response
 }
@@ -66,7 +66,7 @@ func newScoped(t *testing.T, a *apptest.App) *scoped {
 		200, "POST", stepPath(over, "complete"),
 		`{"lease_owner":"`+scopeHolder+`","activity_attempt_id":"`+over.text("activity_attempt_id")+`"}`,
 	)
-	poll("workflow") // of the same run; its queries are answered while it is under way
+	poll("workflow") // for the same run; its queries are answered while the task is leased
 	start("flow")
 	leased := poll("workflow")
 	s.own.want(201, "POST", "/api/worker/sessions", `{"worker_id":"`+scopeHolder+`","session_id":"s"}`)
@@ -95,8 +95,8 @@ func (s *scoped) ask(t *testing.T) {
 // scopedCall is a request of a route with a worker's ID. It must be refused unless it has a response below.
 type scopedCall struct {
 	path, query, body string
-	status            int    // to the covering token; 0: 200
-	reason            string // to the others; "": task_not_found, with 404
+	status            int    // for the covering token; 0: 200
+	reason            string // for the other tokens; "": task_not_found, with 404
 	item              string // in a batch: member of the response with the refusal in its only element
 }
 
@@ -224,7 +224,7 @@ func TestATokenIsABoundaryOnEveryWorkerRoute(t *testing.T) {
 						continue
 					}
 					before := a.Dump()
-					delete(before, "questions") // its caller leaves when its time is over
+					delete(before, "questions") // its caller disconnects when its timeout has passed
 					got := foreign.as.call(
 						rt.Method, strings.Replace(rt.Pattern, placeholder.FindString(rt.Pattern), c.path, 1)+c.query, c.body,
 					)
@@ -274,13 +274,13 @@ func ownAffair(operation string, c scopedCall, sameQueue bool) bool {
 	case c.reason == "worker_not_found", strings.HasSuffix(operation, "validation_task"):
 		return true
 	case sameQueue && ((c.path != "" || c.item != "") && c.status == -1 || strings.Contains(operation, "claim_status")):
-		return true // it serves the queue: that a task of it is over, and whether it waits, it may know
+		return true // the token covers the queue, so it may know that a task has ended, and whether it waits
 	}
 	return false
 }
 
-// covering does everything with a token that covers the worker's scope and is not the one it came with, as after a
-// rotation.
+// covering sends all requests with a token that covers the worker's scope and is not the one with which the worker
+// registered, as after a rotation.
 func (s *scoped) covering(t *testing.T) {
 	table := s.calls(scopeHolder, "blue")
 	routes := map[string]serve.Route{}
@@ -314,8 +314,8 @@ func (s *scoped) covering(t *testing.T) {
 	}
 }
 
-// A worker that moved to other queues may hold a task of an old one still. A token for the new queue speaks for the
-// worker, and not for that task.
+// A worker that moved to other queues may still hold a task of an old one. A token for the new queue may act for the
+// worker, but not on that task.
 func TestATokenReportsOnTasksOfItsQueuesAlone(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {

@@ -41,7 +41,7 @@ func OpenServer(t testing.TB, database string, o server.Options) *server.Server 
 	return p
 }
 
-// Close ends a server; again it does nothing.
+// Close ends a server; further calls have no effect.
 func Close(t testing.TB, p *server.Server) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 30*time.Second)

@@ -69,7 +69,7 @@ func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 		if d := cmp.Diff(want, history()); d != "" {
 			t.Fatalf("history (-want +got):\n%s", d)
 		}
-		// The same report again gets its outcome again, and changes nothing.
+		// The same report again returns the same outcome, and changes nothing.
 		if out := c.want(200, "POST", flowPath(first, "complete"), body); out.text("reason") != "already_completed" {
 			t.Errorf("again: %s", out.raw)
 		}
@@ -80,7 +80,7 @@ func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 			}
 		}
 
-		// The pending end comes again with the next completion. Alone it changes nothing.
+		// The pending end_session is sent again with the next completion. Alone it changes nothing.
 		second := w.poll("workflow")
 		warned(w.decide(second, end("never")), "session_missing never")
 		if got := history(); len(got) != len(want)+1 {
@@ -99,7 +99,7 @@ func TestTheEndOfASessionThatWasNeverStartedIsAWarning(t *testing.T) {
 			t.Errorf("history: %v", got)
 		}
 
-		// A completion of many names them in its items.
+		// A batch of completions has the warnings in its items.
 		c.start("many")
 		task := w.poll("workflow")
 		r = c.want(200, "POST", "/api/worker/tasks/complete", fmt.Sprintf(

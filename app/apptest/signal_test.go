@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// listens registers a worker by hand that declares signals of the type flow.
+// listens registers a worker that declares signals of the type flow.
 func listens(c caller, id, signals string) hand {
 	c.t.Helper()
 	return register(c, id, `,"workflow_command_contracts":{"flow":{"signals":`+signals+`,"queries":[],"updates":[]}}`)
@@ -36,7 +36,7 @@ func TestASignalTheTypeDoesNotHaveIsRefused(t *testing.T) {
 		send(404, "gone", `{}`)
 		listens(c, "w1", `["halt"]`)
 		if s := send(202, "go", `{"request_id":"r1"}`); s.body["retained"] != true {
-			// it was received, whatever workers say now
+			// the signal was received, whatever workers declare now
 			t.Errorf("the same request again: %s", s.brief())
 		}
 		listens(c, "w3", `[]`)

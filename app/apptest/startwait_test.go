@@ -47,7 +47,7 @@ func TestAStartThatWaitsReturnsWhatTheResultRouteReturns(t *testing.T) {
 		late := 0
 		for _, end := range []struct {
 			name, status string
-			at           caller // the app that the second caller asks
+			at           caller // the app that the second caller calls
 			commands     []string
 		}{
 			{"completes", "completed", c, []string{result}},
@@ -76,7 +76,7 @@ func TestAStartThatWaitsReturnsWhatTheResultRouteReturns(t *testing.T) {
 				t.Errorf("%s: got %d %s\nwant %v", end.name, s.status, s.raw, want)
 			}
 			switch s = <-second; {
-			case s.status == 409: // another change was counted, and the start came after the end
+			case s.status == 409: // another change was counted, and the start arrived after the end
 				late++
 			case s.status != 200 || s.text("outcome") != "returned_existing_active" || s.text("run_id") != want["run_id"] ||
 				s.body["is_terminal"] != true:

@@ -43,7 +43,7 @@ func (c caller) stream(workflow, run, last string) *stream {
 	return &stream{c.t, bufio.NewScanner(res.Body), res}
 }
 
-// next reads one event: its id and name, and its data. At the end of the stream all are empty.
+// next reads one event and returns its ID, name and data; all are empty at the end of the stream.
 func (s *stream) next() (id, name, data string) {
 	for s.Scan() {
 		switch key, v, _ := strings.Cut(s.Text(), ": "); key {
@@ -107,7 +107,7 @@ func TestEventsOfAnOpenRunAreStreamed(t *testing.T) {
 	})
 }
 
-// Streams of many readers cost nothing while their runs do nothing, and a shutdown ends them.
+// Streams of many readers cause no load while their runs are idle, and a shutdown ends them.
 func TestIdleStreamsCostNoStatementAndEndWithTheApp(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, "default"}
@@ -121,7 +121,7 @@ func TestIdleStreamsCostNoStatementAndEndWithTheApp(t *testing.T) {
 		streams = append(streams, s)
 	}
 	before := a.Store().Stats()
-	c.want(200, "GET", "/up", "") // as good a round trip as any
+	c.want(200, "GET", "/up", "") // any request would do as a round trip
 	if after := a.Store().Stats(); after != before {
 		t.Errorf("20 streams: %+v, before %+v", after, before)
 	}

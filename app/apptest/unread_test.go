@@ -26,7 +26,7 @@ func (m *metered) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Of a caller without a valid token no body is read, on any route and any path: only that of a sign-in, to 4 KiB.
+// Without a valid token the app reads no body, on any route and any path, except the body of a sign-in, up to 4 KiB.
 func TestNoBodyIsReadWithoutAValidToken(t *testing.T) {
 	p := apptest.OpenServer(t, "", server.Options{Release: "1", Token: admin, Dashboard: http.NotFoundHandler()})
 	principal, err := p.Auth().Authenticate(t.Context(), admin)

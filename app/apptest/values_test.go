@@ -42,7 +42,7 @@ func (h hand) large(id string, size int) (run string) {
 	}
 }
 
-// page is the number of bytes of the responses that show a run: its description, its history and its place in a list,
+// page returns the number of bytes of the responses that show a run: its description, its history, its entry in a list,
 // and the stream of its history.
 func (c caller) page(id, run string) (bytes map[string]int) {
 	c.t.Helper()
@@ -131,7 +131,7 @@ func TestTheViewsOfARunDoNotLoadItsValues(t *testing.T) {
 	})
 }
 
-// shownEvent is an event as the history route shows it.
+// shownEvent is an event in a response of the history route.
 type shownEvent struct {
 	Sequence  int64                      `json:"sequence"`
 	Type      string                     `json:"event_type"`

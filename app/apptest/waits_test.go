@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// A wait has members for its reason, its subjects, its end, and whether an operator has to act.
+// A wait has members for its reason, its subjects, its end, and whether an operator must act.
 func TestAWaitIsData(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t, apptest.Start(t, apptest.Options{Database: database}), ""}

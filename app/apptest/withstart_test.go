@@ -17,7 +17,7 @@ import (
 	goclient "github.com/sojourn-run/sojourn/client"
 )
 
-// withStart is the body of a start of type flow with a signal or an update and further members.
+// withStart returns the body of a start of type flow with a signal or an update and further members.
 func withStart(message, name, more string) string {
 	return `{"workflow_type":"flow","task_queue":"` + handQueue + `","input":[1],"` + message + `_name":"` + name +
 		`","` + message + `_input":[2]` + more + `}`

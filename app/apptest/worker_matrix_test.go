@@ -15,8 +15,8 @@ import (
 	"github.com/sojourn-run/sojourn/internal/httpjson"
 )
 
-// W5: every refusal of the checks before a verb, on every route of the worker API, with a real app whose worker holds
-// one object of every kind. No refusal changes a row.
+// W5: every error of the checks before a handler, on every route of the worker API, with a real app whose worker holds
+// one object of every kind. No refused request changes a row.
 func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
@@ -80,7 +80,7 @@ func busy(t *testing.T, c client) func(operation string) map[string][]string {
 // workerMatrix sends one route of the worker API the requests that it must refuse.
 type workerMatrix struct{ matrix }
 
-// refused makes a request that must be refused like this, in the worker plane's form.
+// refused sends a request that must be refused with this error, in the worker plane's form.
 func (m workerMatrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t
@@ -111,7 +111,8 @@ func (m workerMatrix) authentication(c client, roles map[auth.Role]client, elsew
 		if slices.Contains(holders, role) {
 			continue
 		}
-		got := m.refused(as.with(workerapi.VersionHeader, ""), 403, "forbidden", "{") // the role comes before the version
+		// the role is checked before the version
+		got := m.refused(as.with(workerapi.VersionHeader, ""), 403, "forbidden", "{")
 		if list, _ := got.body["allowed_roles"].([]any); len(list) == 0 || got.text("role") != string(role) {
 			m.t.Errorf("403 as %s: %.300s", role, got.raw)
 		}
@@ -128,7 +129,7 @@ func (m workerMatrix) versions(c client) {
 		"0.9": "unsupported_protocol_version",
 		"1":   "unsupported_protocol_version", "two": "unsupported_protocol_version",
 	} {
-		// before namespace and body
+		// checked before namespace and body
 		got := m.refused(c.with(workerapi.VersionHeader, value).with("X-Namespace", "none"), 400, reason, "{")
 		if got.text("supported_version") != workerapi.Version || got.text("requested_version") != value ||
 			got.text("remediation") == "" {

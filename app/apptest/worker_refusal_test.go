@@ -19,7 +19,7 @@ type refusal struct {
 	reason                   string
 }
 
-// refuse makes the calls one by one and compares the whole database around each.
+// refuse sends the requests one by one and compares the whole database before and after each.
 func (c caller) refuse(list []refusal) {
 	c.t.Helper()
 	before := c.stands()
@@ -130,7 +130,8 @@ func TestRefusedWorkerCallsChangeNothing(t *testing.T) {
 			other.app = apptest.Start(t, apptest.Options{Database: database})
 			other.want(200, "POST", "/api/worker/heartbeat", `{"worker_id":"w"}`)
 		}
-		// After the refused calls, all leases must still be valid. Check the query first, because its caller has a timeout.
+		// After the refused calls, all leases must still be valid. Check the query first, because its caller has a
+		// timeout.
 		other.refuse(s.questions())
 		s.w.answer(s.query, "1")
 		if got := <-s.asked; got.status != 200 {
@@ -496,7 +497,7 @@ func (s *refusalCase) requests() []refusal {
 	}
 }
 
-// A refusal for a closed run has what a worker needs to log why its task ended.
+// An error for a closed run has the data that a worker needs to log why its task ended.
 func TestRefusalForAClosedRunContainsItsDetails(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := newRefusalCase(t, a)

@@ -208,7 +208,7 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 		}
 	})
 
-	// A session of a workflow knows no idle time: it stays as long as its worker lives.
+	// A session of a workflow has no idle time: it exists as long as its worker lives.
 	bubble(t, "OS-idle", func(h *harness) {
 		h.warm()
 		h.flow("rests", func(ctx workflow.Context) (string, error) {
@@ -233,8 +233,8 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 	})
 }
 
-// A session with options ends when its TTL has passed. Without one, by the zero value or by NoTTL, it is used after
-// hours as in its first minute.
+// A session with options ends when its TTL has passed. Without a TTL, by the zero value or by NoTTL, it is still usable
+// after hours.
 func TestASessionWithoutATTLOutlivesItsFirstHour(t *testing.T) {
 	bubble(t, "device", func(h *harness) {
 		h.flow("print", func(ctx workflow.Context, device, item string, ttl time.Duration) (string, error) {

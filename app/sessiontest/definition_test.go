@@ -60,13 +60,13 @@ func (h *harness) asks() {
 	})
 }
 
-// asking asks in a session with the definition "llama".
+// asking runs "ask" in a session with the definition "llama".
 func asking(ctx workflow.Context, session, path, item string, millis int) workflow.Future {
 	def := workflow.SessionDefinition{Name: "llama", Arguments: []any{path}}
 	return workflow.ExecuteActivity(workflow.InSession(ctx, session, def), "ask", item, millis)
 }
 
-// setUps are the events of set-ups in a run, in short form.
+// setUps returns the set-up events of a run, in short form.
 func (h *harness) setUps(run string) (list []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {
@@ -77,7 +77,7 @@ func (h *harness) setUps(run string) (list []string) {
 	return list
 }
 
-// arguments are the stored arguments of a session's definition.
+// arguments returns the stored arguments of a session's definition.
 func (h *harness) arguments(id string) (blob string) {
 	h.t.Helper()
 	err := h.store.View(h.t.Context(), func(r store.Reader) (err error) {
@@ -131,7 +131,8 @@ func TestSessionDefinitions(t *testing.T) {
 		h.equal("tear-downs", len(h.did("tear down A")), 1)
 	})
 
-	// The owner is killed after the set-up: the next owner sets up with the stored arguments, and the reason is recorded.
+	// The owner is killed after the set-up: the next owner sets up with the stored arguments, and the reason is
+	// recorded.
 	bubble(t, "killed after it", func(h *harness) {
 		h.defines(sec, nil)
 		h.flow("flow", func(ctx workflow.Context) ([]string, error) {
@@ -258,8 +259,8 @@ func TestSessionDefinitions(t *testing.T) {
 		}
 	})
 
-	// A set-up that failed at the first worker left no state that could be lost: with on_lost fail, too, the other worker
-	// sets the session up and runs the activity.
+	// A set-up that failed at the first worker left no state that could be lost: with on_lost fail, too, the other
+	// worker sets the session up and runs the activity.
 	bubble(t, "tries another worker for a workflow that asks for losses", func(h *harness) {
 		h.defines(sec, func(p *proc) error {
 			if p.name == "A" {

@@ -28,7 +28,7 @@ func TestExplicitSessions(t *testing.T) {
 				if err := s.Execute(ctx, "load", "load", 10).Get(ctx, nil); err != nil {
 					return nil, err
 				}
-				s.Execute(ctx, "bare", "late", 2000) // not awaited
+				s.Execute(ctx, "bare", "late", 2000) // its result is not awaited
 				if err := workflow.Sleep(ctx, 500*ms); err != nil {
 					return nil, err
 				}
@@ -103,14 +103,15 @@ func TestExplicitSessions(t *testing.T) {
 				failureType(a.Get(ctx, nil)), failureType(b.Get(ctx, nil)),
 				failureType(s.Execute(ctx, "work", "c", 1).Get(ctx, nil)),
 			}
-			if err := s.End(ctx); err != nil { // again
+			if err := s.End(ctx); err != nil { // a second time
 				return nil, err
 			}
 			return got, workflow.Sleep(ctx, 10*time.Second)
 		}
 		h.flow("ending", ending)
 		h.uses(func(r *worker.Registry, p *proc) {
-			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) { // not cancellable
+			// ignores cancellation
+			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) {
 				return "too late", h.work(context.WithoutCancel(ctx), p, item, time.Duration(millis)*ms)
 			})
 		})

@@ -40,7 +40,7 @@ type harness struct {
 	began time.Time
 	setup []func(r *worker.Registry, p *proc)
 
-	rebuild time.Duration // how long a rebuild takes; 0: as its arguments say
+	rebuild time.Duration // duration of a rebuild; 0: as its arguments specify
 
 	mu  sync.Mutex // guards ran
 	ran []*ran
@@ -54,7 +54,7 @@ type ran struct {
 	attempt  int
 	id       string
 	from, to time.Duration
-	cause    error // why it was told to stop
+	cause    error // cause of the cancellation
 }
 
 // bubble runs a case in virtual time.
@@ -77,10 +77,10 @@ func bubbleOn(t *testing.T, name string, o serverOptions, test func(h *harness))
 	})
 }
 
-// uses registers further code at every worker that starts later.
+// uses registers further code on every worker that starts later.
 func (h *harness) uses(setup func(r *worker.Registry, p *proc)) { h.setup = append(h.setup, setup) }
 
-// flow registers a workflow on every worker started from now on.
+// flow registers a workflow on every worker that starts later.
 func (h *harness) flow(name string, fn any) {
 	h.uses(func(r *worker.Registry, _ *proc) { r.Workflow(name, fn) })
 }
@@ -107,10 +107,10 @@ func (h *harness) work(ctx context.Context, p *proc, item string, d time.Duratio
 	return err
 }
 
-// at is the time since the house began.
+// at returns the time since the start of the test.
 func (h *harness) at() time.Duration { return time.Since(h.began) }
 
-// did lists the executions so far, of these items or of all.
+// did returns the executions so far, of these items or of all.
 func (h *harness) did(items ...string) (list []ran) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -122,7 +122,7 @@ func (h *harness) did(items ...string) (list []ran) {
 	return list
 }
 
-// once is the only run there was of an item.
+// once returns the only execution of an item.
 func (h *harness) once(item string) ran {
 	h.t.Helper()
 	list := h.did(item)
@@ -135,7 +135,7 @@ func (h *harness) once(item string) ran {
 // wait advances time by d and waits until all goroutines block.
 func (h *harness) wait(d time.Duration) { time.Sleep(d); synctest.Wait() }
 
-// until waits in steps until ok returns true, at most for ceiling.
+// until waits in steps until ok returns true, for at most ceiling.
 func (h *harness) until(what string, step time.Duration, ok func() bool) {
 	h.t.Helper()
 	for began := h.at(); !ok(); h.wait(step) {
@@ -230,7 +230,7 @@ func (h *harness) signal(run, name string, args ...any) {
 	}
 }
 
-// events is a run's history.
+// events returns a run's history.
 func (h *harness) events(run string) (all []history.Event) {
 	h.t.Helper()
 	for token := ""; ; {
@@ -248,7 +248,7 @@ func (h *harness) events(run string) (all []history.Event) {
 	}
 }
 
-// types are a run's history in short.
+// types returns a run's history in short form.
 func (h *harness) types(run string) (types []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {
@@ -300,7 +300,7 @@ func output[T any](h *harness, run string) T {
 	return v
 }
 
-// row is a session's row; false: there is none.
+// row returns a session's row; false: there is none.
 func (h *harness) row(id string) (s engine.Session, ok bool) {
 	h.t.Helper()
 	err := h.store.View(h.t.Context(), func(r store.Reader) (err error) {
@@ -363,7 +363,7 @@ func begin(ctx workflow.Context, session, item string, millis int) workflow.Futu
 	return workflow.ExecuteActivity(workflow.InSession(ctx, session), "work", item, millis)
 }
 
-// distinct are the workers of runs, each once, sorted.
+// distinct returns the workers of executions, each once, sorted.
 func distinct(list []ran) (workers []string) {
 	for _, r := range list {
 		workers = append(workers, r.worker)
@@ -377,7 +377,7 @@ func (h *harness) context() (context.Context, context.CancelFunc) {
 	return context.WithCancel(context.WithoutCancel(h.t.Context()))
 }
 
-// held are the owners of the sessions that are held now, one entry for each.
+// held returns the owners of the sessions that are held now, one entry for each.
 func (h *harness) held() (owners []string) {
 	h.t.Helper()
 	err := h.store.View(h.t.Context(), func(r store.Reader) error {

@@ -23,14 +23,14 @@ type proc struct {
 	name string
 	end  func()
 	done chan struct{} // closed when Run has returned
-	err  error         // of Run; set before done is closed
+	err  error         // error of Run; set before done is closed
 
 	mu    sync.Mutex      // guards the fields below
-	way   context.Context // to the app: ends when it is cut
+	way   context.Context // connection to the app: ends when it is cut
 	snap  context.CancelFunc
-	hole  chan struct{}  // the way is a black hole until it is closed; nil: it is none
-	conn  link.Conn      // of now
-	calls map[string]int // that were made, by verb
+	hole  chan struct{}  // the connection drops all data until this is closed; nil: it drops none
+	conn  link.Conn      // current connection
+	calls map[string]int // number of calls by verb
 }
 
 // start starts a worker and waits until it is registered.
@@ -84,7 +84,7 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 	return p, nil
 }
 
-// stop drains the worker, as a clean shutdown does; again it does nothing.
+// stop drains the worker, as in a clean shutdown; further calls have no effect.
 func (p *proc) stop() {
 	p.h.t.Helper()
 	p.end()
@@ -140,7 +140,7 @@ func (p *proc) swallow() (mend func()) {
 	}
 }
 
-// out waits until the way is no black hole, or the caller has no patience any more.
+// out waits until the connection no longer drops data, or the caller's context ends.
 func (p *proc) out(ctx context.Context) error {
 	p.mu.Lock()
 	hole := p.hole

@@ -18,8 +18,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// warm are the activities of a session with state: "load" makes it, "use" needs it and has it rebuilt by "load", "bare"
-// needs it and hands its loss on.
+// warm are the activities of a session with state: "load" creates it, "use" needs it and has it rebuilt by "load",
+// "bare" needs it and fails if it is lost.
 func (h *harness) warm() {
 	h.uses(func(r *worker.Registry, p *proc) {
 		load := func(ctx context.Context, item string, millis int) error {
@@ -159,7 +159,7 @@ func TestRecovery(t *testing.T) {
 		h.until("B rebuilds", 10*ms, func() bool { return len(h.did("load")) == 2 })
 		rebuild := h.did("load")[1]
 		h.between("B rebuilds", rebuild.from, lost+sec, lost+3*sec+500*ms) // alone in its process: a second of back-off
-		b.kill()                                                           // in the middle of it
+		b.kill()                                                           // during the rebuild
 		h.start("C", with)
 		a.rejoin()
 		result, _ := payload.Encode("A, too late")

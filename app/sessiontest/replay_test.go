@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// onSession is a workflow of one activity on a session, and one more after a signal.
+// onSession is a workflow of one activity in a session, and another one after a signal.
 func onSession(session string) func(workflow.Context) (string, error) {
 	return func(ctx workflow.Context) (string, error) {
 		if _, err := in(ctx, session, "input", 10); err != nil {
@@ -175,7 +175,7 @@ func TestUnits(t *testing.T) {
 		if want := fmt.Sprintln(30*sec, 5*sec, 5*time.Minute, 5*time.Minute, "auto", true); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		bubble(t, "in a program of its own", func(h *harness) { // which sets nothing, and as the app understands it
+		bubble(t, "in a program of its own", func(h *harness) { // a program that sets no value, with the app's defaults
 			h.flow("one", one)
 			h.start("A", byDefault)
 			output[string](h, h.begin("one", "s", "item", 10))
@@ -187,7 +187,7 @@ func TestUnits(t *testing.T) {
 			s, _ := h.row("s")
 			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 30*sec, 31*sec)
 			h.equal("idle", time.Duration(s.Idle)*time.Microsecond, 5*time.Minute)
-			h.wait(31 * sec) // renewed before the last 5 s of it
+			h.wait(31 * sec) // renewed before its last 5 s
 			s, _ = h.row("s")
 			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 50*sec, 62*sec)
 			h.equal("owner", s.Owner, "A")

@@ -44,8 +44,8 @@ func TestAnIdleSessionKeepsItsMemoryInANetworkGap(t *testing.T) {
 	}
 }
 
-// Where another worker acquired the session in the gap, the holder's resume is refused: it drops the state, and the
-// next holding has a higher epoch.
+// If another worker acquired the session in the gap, the owner's resume is refused: it drops the state, and the next
+// holding has a higher epoch.
 func TestASessionAcquiredInTheGapIsNotResumed(t *testing.T) {
 	bubble(t, "", func(h *harness) {
 		h.flow("relay", relay)

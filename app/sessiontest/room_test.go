@@ -139,7 +139,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 
 		second := h.begin("one", "newer", "newer", 10)
 		h.wait(5 * sec)
-		output[string](h, h.begin("one", "new", "again", 10)) // a running one is not idle when it ends, either
+		output[string](h, h.begin("one", "new", "again", 10)) // a running activity is not idle when it ends, either
 		h.finish(second)
 		h.between("the newer one began", h.once("newer").from, h.once("again").to+9900*ms, h.once("again").to+12*sec)
 
@@ -193,7 +193,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 // handWorker is a worker of the HTTP contract, which receives no notices.
 type handWorker struct{ h *harness }
 
-// byHand registers worker X with a cap of most sessions.
+// byHand registers worker X with the given maximum of sessions.
 func byHand(h *harness, most int) *handWorker {
 	h.t.Helper()
 	slots := 4

@@ -23,7 +23,7 @@ func counted(t *testing.T, name string, apps ...*testServer) (n int) {
 	for _, p := range apps {
 		w := httptest.NewRecorder()
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1/metrics", nil)
-		r.RemoteAddr = "127.0.0.1:1" // without tokens only this machine is served
+		r.RemoteAddr = "127.0.0.1:1" // without tokens the app serves only this machine
 		p.server.Handler().ServeHTTP(w, r)
 		if w.Code != http.StatusOK {
 			t.Fatalf("metrics: %d %s", w.Code, w.Body)
@@ -86,7 +86,7 @@ func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	gaveWay("s0")
 	h.allHeld("A", "s1", "s2")
 
-	atOther("s0") // wanted again too soon
+	atOther("s0") // requested again too soon
 	gaveWay("s1")
 	h.allHeld("A", "s0", "s2")
 	if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {

@@ -270,7 +270,7 @@ func TestHoldersThatLeave(t *testing.T) {
 		row, _ := h.row("s")
 		h.equal("owner", row.Owner, "B")
 		h.equal("epoch", row.Epoch, other.session.Epoch)
-		h.equal("workers", output[[]string](h, run), []string{"A", "B"}) // its attempt's own lease lived
+		h.equal("workers", output[[]string](h, run), []string{"A", "B"}) // the attempt's lease had not expired
 		h.equal("runs", len(h.did("long")), 1)
 		if got, _ := h.row("s"); got.Owner != "B" || got.Status != protocol.SessionActive {
 			h.t.Errorf("the session is %+v", got)

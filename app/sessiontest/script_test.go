@@ -77,7 +77,7 @@ func TestStoreCases(t *testing.T) {
 		for i, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				scale := time.Duration(100)
-				if strings.Contains(c.at, "soft") { // its times are in seconds, next to leases that are not scaled
+				if strings.Contains(c.at, "soft") { // its times are in seconds, with leases that are not scaled
 					scale = 10
 				}
 				// added to the real time: a stopped clock would go back by the duration of a call
@@ -98,15 +98,15 @@ type script struct {
 	*testServer
 	t         *testing.T
 	namespace string
-	scale     time.Duration // of every time in the script
+	scale     time.Duration // factor of every time in the script
 	tolerance time.Duration // 0: times are exact
 	pass      func(time.Duration)
 	line      string
 
 	runs  int
-	tasks map[string]*protocol.ActivityTask  // by item: the last delivery
-	asked map[string]protocol.SessionOptions // by session: the options of the last item that had some
-	held  map[string]map[string]int64        // worker → session → epoch it last had there
+	tasks map[string]*protocol.ActivityTask  // last delivery by item
+	asked map[string]protocol.SessionOptions // by session: the options of the last item with options
+	held  map[string]map[string]int64        // worker → session → its last epoch there
 	top   map[string]int64                   // session → highest epoch ever
 	// the store's time at the beginning, in microseconds: no claim has an epoch below
 	began int64
@@ -148,7 +148,7 @@ func (w *script) run(c scripted) {
 		_, step, _ := strings.Cut(w.line, " ")
 		if rest, ok := strings.CutPrefix(step, "exact "); ok {
 			if w.tolerance > 0 {
-				return // the rest needs times with microseconds
+				return // the other checks need times with microseconds
 			}
 			step = rest
 		}
@@ -188,7 +188,7 @@ func (w *script) step(f []string) {
 		})
 	case f[1] == "returns":
 		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned = "handed_back" })
-	case f[1] == "stops": // in the middle of the attempt
+	case f[1] == "stops": // during the attempt
 		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned, i.Began = "draining", new(true) })
 	case f[1] == "beats":
 		w.beat(f[0], f[2])
@@ -224,7 +224,7 @@ func (w *script) equal(what string, got int, want string) {
 	}
 }
 
-// worker registers a worker, or another process of the same name.
+// worker registers a worker, or another process with the same name.
 func (w *script) worker(name string, o map[string]string) {
 	w.t.Helper()
 	value := func(key string, standard string) time.Duration {
@@ -387,7 +387,7 @@ func (w *script) task(worker, item string) *protocol.ActivityTask {
 	return t
 }
 
-// outcome reports on an item as its last delivery would; with "refused=REASON" it must be refused.
+// outcome reports an outcome of the last delivery of an item; with "refused=REASON" it must be refused.
 func (w *script) outcome(worker, item string, fields []string, fill func(*protocol.CompleteItem)) {
 	w.t.Helper()
 	t := w.task(worker, item)
@@ -441,7 +441,7 @@ func (w *script) renew(worker string, fields []string) {
 	w.equal("renewed", n, fields[len(fields)-1])
 }
 
-// verb speaks for the session under the epoch the worker last had.
+// verb sends a request for the session under the worker's last epoch.
 func (w *script) verb(worker, verb, session string, fields []string) {
 	w.t.Helper()
 	in := protocol.SessionVerb{
@@ -552,7 +552,7 @@ func (w *script) rows() (list []engine.Session) {
 	return list
 }
 
-// attempts compares how often an item was leased.
+// attempts compares the number of times that an item was leased.
 func (w *script) attempts(item, want string) {
 	w.t.Helper()
 	n := -1

@@ -1,4 +1,5 @@
-// Package sessiontest holds the acceptance cases of worker sessions, each under its name, run against the real parts.
+// Package sessiontest contains the acceptance cases of worker sessions, each under its name, run against the real
+// components.
 package sessiontest
 
 import (
@@ -42,7 +43,7 @@ type serverOptions struct {
 	Metrics    bool
 }
 
-// open opens a control plane that ends with the test, or before by close.
+// open starts a control plane that ends with the test, or earlier by close.
 func open(t testing.TB, o serverOptions) *testServer {
 	t.Helper()
 	if o.Database == "" {

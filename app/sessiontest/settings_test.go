@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// done waits until an item has run, and returns that run.
+// done waits until an item has run, and returns that execution.
 func (h *harness) done(item string) ran {
 	h.t.Helper()
 	var last ran
@@ -37,7 +37,7 @@ func (h *harness) leased(id string) time.Duration {
 	return s.LeaseUntil.Sub(s.RenewedAt.Time)
 }
 
-// inSession lists the executions in a session or, with "", in none.
+// inSession returns the executions in a session or, with "", in none.
 func (h *harness) inSession(id string) (list []ran) {
 	for _, r := range h.did() {
 		if r.session.ID == id {
@@ -74,7 +74,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		h.start("B", lock(2*sec, 10*time.Minute), most(1))
 		output[string](h, h.begin("one", "t", "t", 10))
 		claimed := h.at()
-		a := h.start("A", lock(2*sec, 3*sec)) // B is at its cap
+		a := h.start("A", lock(2*sec, 3*sec)) // B has its maximum of sessions
 		run := h.begin("twice", "s", 10, 10)
 		done := h.done("first").to
 		h.wait(done + 2900*ms - h.at())
@@ -136,7 +136,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		for i := 0; i < 12; i += 2 {
 			h.equal("worker", h.once(fmt.Sprintf("t%d", i)).worker, "B")
 			h.equal("owner", h.owner(fmt.Sprintf("s%d", i)), "B")
-			for _, e := range h.entries(fmt.Sprintf("s%d", i)) { // no row ever named A
+			for _, e := range h.entries(fmt.Sprintf("s%d", i)) { // no row named A
 				h.equal("worker of the timeline", e.Worker, "B")
 			}
 		}

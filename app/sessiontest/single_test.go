@@ -23,7 +23,7 @@ func overlap(a, b ran) bool { return a.from < b.to && b.from < a.to }
 // nameless makes the worker generate its ID.
 func nameless(o *worker.Options) { o.WorkerID = "" }
 
-// scheduled are the session ids of a run's ActivityScheduled events.
+// scheduled returns the session IDs of a run's ActivityScheduled events.
 func (h *harness) scheduled(run string) (ids []string) {
 	h.t.Helper()
 	for _, e := range h.events(run) {
@@ -251,7 +251,7 @@ func TestWorkContinuesAtAnotherApp(t *testing.T) {
 			c, err := in(ctx, "s", "third", 10)
 			return []string{a, b, c}, err
 		})
-		a := h.start("A", most(0)) // takes no sessions, so the item stays in the queue
+		a := h.start("A", most(0)) // acquires no sessions, so the item stays in the queue
 		run := h.begin("steps")
 		h.done("first")
 		h.wait(sec)
@@ -268,7 +268,7 @@ func TestWorkContinuesAtAnotherApp(t *testing.T) {
 	})
 }
 
-// A child gets its parent's session as any run does: by the id in its arguments.
+// A child uses its parent's session like any other run: by the ID in its arguments.
 func TestChildInTheSession(t *testing.T) {
 	bubble(t, "IS-S7", func(h *harness) {
 		h.flow("child", func(ctx workflow.Context, session string) (string, error) { return in(ctx, session, "inside", 10) })

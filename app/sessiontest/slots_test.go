@@ -49,8 +49,8 @@ func TestNoSlotIsIdleWithReadyTasks(t *testing.T) {
 	})
 }
 
-// At its default settings a worker runs more Go activities at once than it has cores for; in a session of a mere id no
-// more than ever.
+// With its default settings a worker runs more Go activities at once than it has cores; in a session with only an ID it
+// runs at most as many as it has cores.
 func TestDefaultSlotsAndTheSession(t *testing.T) {
 	most := func(list []ran) (n int) {
 		for _, a := range list {
@@ -84,7 +84,7 @@ func TestDefaultSlotsAndTheSession(t *testing.T) {
 			}
 		}
 		h.equal("activities at once in the session", most(held), few)
-		if few <= 32 { // else there are not slots enough for all
+		if few <= 32 { // otherwise there are not enough slots for all
 			h.equal("activities at once without", most(plain), 3*few)
 		}
 	})

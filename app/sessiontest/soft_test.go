@@ -37,7 +37,7 @@ func TestSoftAffinity(t *testing.T) {
 			return by, nil
 		}
 	}
-	// fill schedules an activity of a minute that only A may run.
+	// fill schedules an activity that takes a minute and that only A may run.
 	big := func(o *worker.Options) { o.Capabilities = []string{"big"} }
 	fill := func(ctx workflow.Context, item string) workflow.Future {
 		return begin(workflow.WithActivity(ctx, workflow.ActivityOptions{Requirements: []string{"big"}}), "", item, 60_000)
@@ -107,7 +107,7 @@ func TestSoftAffinity(t *testing.T) {
 	bubble(t, "draining", func(h *harness) {
 		a, run := filled(h, 3*sec)
 		drained := make(chan struct{})
-		go func() { a.stop(); close(drained) }() // it waits for its tasks, and holds the session until then
+		go func() { a.stop(); close(drained) }() // it waits for its tasks, and holds the session until they end
 		h.wait(sec)
 		h.signal(run, "go")
 		asked := h.at()
@@ -151,7 +151,7 @@ func TestSoftAffinity(t *testing.T) {
 	})
 }
 
-// How long a task has waited is stored: the end of an app does not begin it anew.
+// The time since when a task waits is stored: the end of an app does not restart it.
 func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -173,7 +173,7 @@ func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 	})
 }
 
-// The worker that takes over may be joined to another app than the holder.
+// The worker that takes over may be connected to another app than the owner.
 func TestSoftAffinityAcrossApps(t *testing.T) {
 	database := apptest.Postgres(t)
 	first := newScript(t, serverOptions{Database: database}, "default", 1)

@@ -137,7 +137,7 @@ func (s *still) decides(session, item string, ms int) {
 	}
 }
 
-// leavesOpen freezes the worker while so many polls for each kind of task are held.
+// leavesOpen freezes the worker while the given number of polls of each kind are held.
 func (s *still) leavesOpen(polls int) {
 	for _, k := range []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity} {
 		for range polls {
@@ -216,7 +216,7 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 			a.leavesOpen(4)
 			h.start("C", byDefault)
 			for _, at := range []time.Duration{0, 5 * sec, 31 * sec} {
-				// it gets nothing more once it has missed three heartbeats
+				// it receives no tasks once it has missed three heartbeats
 				h.wait(at)
 				begun := h.at()
 				run := h.begin("relay", session+name, []string{"item"}, 10)

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// lock sets the lease of sessions and the idle time; 0 leaves the standard.
+// lock sets the lease of sessions and the idle time; 0 keeps the default.
 func lock(lease, idle time.Duration) func(*worker.Options) {
 	return func(o *worker.Options) { o.Sessions.Lease, o.Sessions.Idle = lease, idle }
 }
@@ -25,7 +25,7 @@ func attempts(lease time.Duration) func(*worker.Options) {
 func slots(n int) func(*worker.Options) { return func(o *worker.Options) { o.Concurrency = n } }
 func most(n int) func(*worker.Options)  { return func(o *worker.Options) { o.Sessions.Max = n } }
 
-// turns are n activities of one session, one after another, named by a prefix.
+// turns returns n activities of one session, one after another, named by a prefix.
 func turns(ctx workflow.Context, session, prefix string, n, millis int) (workers []string, err error) {
 	for i := range n {
 		w, err := in(ctx, session, fmt.Sprintf("%s%d", prefix, i+1), millis)
@@ -236,7 +236,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("workers of the session", distinct(bound), []string{"A"})
 		h.equal("workers of plain activities", distinct(plain), []string{"A", "B"})
 		h.equal("items", fmt.Sprint(len(bound), len(plain)), "5 12")
-		for _, r := range plain { // B alone is through with all of them in 1.2 s: none waited for the session
+		for _, r := range plain { // B alone has completed all of them in 1.2 s: none waited for the session
 			h.between("a plain item ran", r.from, began, began+1200*ms)
 		}
 	})

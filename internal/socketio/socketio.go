@@ -71,8 +71,8 @@ type Binary []byte
 // ConnectError is a refused CONNECT. [Namespace.OnConnect] returns it as the reason; [Dial] returns the received one.
 // On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
 type ConnectError struct {
-	Message string         // for people
-	Reason  string         // for programs
+	Message string         // text for display
+	Reason  string         // machine-readable reason
 	Data    map[string]any // further members of data
 }
 

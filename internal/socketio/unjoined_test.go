@@ -134,7 +134,7 @@ func TestAFrameBeforeConnectHasAtMost16KiB(t *testing.T) {
 	_ = server
 }
 
-// from dials as a client of an address.
+// from connects as a client with an address.
 func from(t *testing.T, base, address string) raw {
 	t.Helper()
 	ws, response, err := websocket.DefaultDialer.DialContext(

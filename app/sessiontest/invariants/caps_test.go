@@ -20,7 +20,7 @@ func overCap(history []porcupine.Operation, most int) error {
 			grants := er.ok && (ec.kind == claim || ec.kind == fetch ||
 				(ec.kind == renew || ec.kind == resume) && ec.fallback == 0)
 			if ec.fallback > 0 && (ec.kind == fetch && ec.task == "" || ec.before+ec.fallback <= r.after) {
-				continue // another worker may have claimed it since, unseen
+				continue // another worker may have acquired it since, unrecorded
 			}
 			if !grants || ec.session == c.session || ec.worker != c.worker || e.Return >= o.Call || er.until <= r.after ||
 				held[ec.session] {

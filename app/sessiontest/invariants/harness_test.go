@@ -70,7 +70,7 @@ func (w *harness) pass(d time.Duration) {
 	time.Sleep(time.Millisecond + d/50)
 }
 
-// now is the store's time in microseconds.
+// now returns the store's time in microseconds.
 func (w *harness) now() int64 {
 	at, err := w.apps[0].Store().Now(context.Background())
 	if err != nil {
@@ -89,7 +89,7 @@ func must[T any](t testing.TB) func(T, error) T {
 	}
 }
 
-// worker registers a worker that holds at most so many sessions, each under this lease.
+// worker registers a worker that holds at most the given number of sessions, each under this lease.
 func worker(
 	ns, id, incarnation string, most int, lease time.Duration, capabilities ...string,
 ) protocol.RegisterRequest {
@@ -156,7 +156,7 @@ func (w *harness) step(ns, id string, commands ...protocol.Command) {
 	}
 }
 
-// activity is a plain activity.
+// activity returns an activity without a session.
 func activity() protocol.Command {
 	p, _ := payload.EncodeArgs("x")
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: "turn", Arguments: p}

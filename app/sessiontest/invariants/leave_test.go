@@ -22,7 +22,7 @@ func many(
 	})
 }
 
-// leased are the tasks in the hands of a worker.
+// leased returns the tasks that a worker holds.
 func (w *harness) leased(ns, worker string) (refs []store.TaskRef) {
 	w.t.Helper()
 	err := w.apps[0].Store().View(w.t.Context(), func(r store.Reader) (err error) {
