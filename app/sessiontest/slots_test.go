@@ -49,8 +49,8 @@ func TestNoSlotIsIdleWithReadyTasks(t *testing.T) {
 	})
 }
 
-// With its default settings a worker runs more Go activities at once than it has cores; in a session with only an ID it
-// runs at most as many as it has cores.
+// With its default settings a worker runs more Go activities at once than twice its number of cores; in a session with
+// only an ID it runs twice that number.
 func TestDefaultSlotsAndTheSession(t *testing.T) {
 	most := func(list []ran) (n int) {
 		for _, a := range list {

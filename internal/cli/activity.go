@@ -158,7 +158,7 @@ func (l *activityLimits) flags(c *cobra.Command) {
 	f.DurationSliceVar(&l.backoff, "backoff", nil, "waits before the second, third … attempt, comma separated; the last one repeats")
 }
 
-// apply puts the flags into a request.
+// apply sets the members of a request to the values of the flags.
 func (l *activityLimits) apply(c *cobra.Command, in *protocol.ActivityOptions) error {
 	in.SessionID, in.Affinity = l.session, l.affinity
 	switch {

@@ -44,7 +44,7 @@ func TestQueriesOfAFrozenWorkerAreAnswered(t *testing.T) {
 			still.line(still.err, `"message":"connected to the app"`)
 			p.client.start("basket", "tour.basket", 100)
 			p.client.must(http.MethodPost, "/api/workflows/basket/query/items", `{}`, nil)
-			p.client.settled() // it has come back for the next question before the other one comes
+			p.client.settled() // its poll for the next query arrives before the other worker's
 			lives := p.startWorker(env{"SOJOURN_WORKER_ID": "lives", "SOJOURN_APP_URL": other, "SOJOURN_DATA_DIR": t.TempDir()})
 			lives.line(lives.err, `"message":"connected to the app"`)
 			if err := still.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

@@ -105,8 +105,8 @@ type banks struct {
 	apps         []*process
 	at           []client
 	ids          []string
-	mu           sync.Mutex          // guards what follows
-	acknowledged map[string][]string // by bank: what was acknowledged
+	mu           sync.Mutex          // guards the fields below
+	acknowledged map[string][]string // acknowledged messages by bank
 	updates      map[string][]string
 	known        map[string]bool // all sent messages, acknowledged or not
 }
@@ -119,7 +119,7 @@ func (b *banks) serves(i int) {
 	b.at[i].up()
 }
 
-// asks repeats a request at any app until it is acknowledged; its ID makes repeating safe.
+// asks repeats a request at any app until it is acknowledged. Its ID makes the repetition safe.
 func (b *banks) asks(ctx context.Context, path string, body map[string]any) (protocol.UpdateResponse, bool) {
 	for ctx.Err() == nil {
 		var a protocol.UpdateResponse
@@ -141,7 +141,7 @@ func (b *banks) asks(ctx context.Context, path string, body map[string]any) (pro
 	return protocol.UpdateResponse{}, false
 }
 
-// customer talks to a bank.
+// customer sends messages to a bank.
 func (b *banks) customer(ctx context.Context, bank string) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprint(bank, "-", n)
@@ -167,7 +167,7 @@ func (b *banks) customer(ctx context.Context, bank string) {
 	}
 }
 
-// closes ends a bank and compares its books with the acknowledged messages.
+// closes ends a bank and compares its result with the acknowledged messages.
 func (b *banks) closes(id string) {
 	t := b.t
 	t.Helper()

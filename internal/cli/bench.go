@@ -195,7 +195,7 @@ func rightAligned(columns ...int) []table.ColumnConfig {
 	return all
 }
 
-// round shows a figure with about three digits.
+// round formats a number with about three digits.
 func round(v float64) string {
 	switch {
 	case v >= 100:

@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// A worker of the HTTP contract and the app that received its heartbeats end at the same moment, with real processes
-// and in real time. The test in app/broker covers both in virtual time with one database.
+// An HTTP worker and the app that received its heartbeats end at the same moment, with real processes and in real time.
+// The test in app/broker covers both in virtual time with one database.
 
 // orphaned is the time within which another app requeues the tasks of the worker, from its last heartbeat.
 const orphaned = 65 * time.Second
 
-// contractWorker calls an app as a worker of the HTTP contract.
+// contractWorker calls an app like an HTTP worker with only the published API.
 type contractWorker struct {
 	client
 	id string
@@ -57,7 +57,7 @@ func (w contractWorker) polls(kind string) heldTask {
 	return heldTask{}
 }
 
-// starts starts a run of the workflow that all of them can do.
+// starts starts a run of the workflow that all workers can run.
 func (w contractWorker) starts(id string) {
 	w.t.Helper()
 	w.must(http.MethodPost, "/api/workflows", map[string]any{
@@ -65,7 +65,7 @@ func (w contractWorker) starts(id string) {
 	}, nil)
 }
 
-// decides completes a workflow task with a step, in a session or in none, and polls for that.
+// decides completes a workflow task with an activity, in a session or in none, and polls for that activity.
 func (w contractWorker) decides(turn heldTask, session string) heldTask {
 	w.t.Helper()
 	step := map[string]any{"type": "schedule_activity", "activity_type": "a", "queue": "q"}
@@ -81,9 +81,10 @@ func (w contractWorker) decides(turn heldTask, session string) heldTask {
 // clearing is the time that the app has to clear a suspect that has run for long enough and to lease the next one.
 const clearing = 2 * time.Second
 
-// At default settings a workflow task, an attempt and an attempt in a session, leased for minutes, go to another
-// worker: the first within 65 s of the last heartbeat of the worker that had them. All three are suspects of that loss,
-// and a process holds one suspect at a time, so the others follow when the one before has run for 10 s.
+// With default settings a workflow task, an attempt and an attempt in a session, leased for minutes, are dispatched to
+// another worker: the first within 65 s of the last heartbeat of the worker that held them. All three are suspects of
+// that loss, and a process runs one suspect at a time, so each of the others follows when the previous one has run for
+// 10 s.
 func TestTasksOfADeadAppAreRedeliveredByAnotherByDefault(t *testing.T) {
 	t.Parallel()
 	p := byDefault(t, true)
@@ -92,7 +93,7 @@ func TestTasksOfADeadAppAreRedeliveredByAnotherByDefault(t *testing.T) {
 	next.base = other
 
 	gone.registers()
-	had := map[string]string{} // what each task is, by its id
+	had := map[string]string{} // kind of each task, by its ID
 	for what, session := range map[string]string{"an attempt": "", "an attempt in a session": "s"} {
 		gone.starts(what)
 		had[gone.decides(gone.polls("workflow"), session).TaskID] = what

@@ -39,7 +39,7 @@ func registerBystanders(r *worker.Registry) {
 	}
 }
 
-// innocentItem is workItem under another function: workflow code that names workItem means "killed.work".
+// innocentItem is workItem under another name: workflow code that names workItem means "killed.work".
 func innocentItem(ctx context.Context, item string, hold bool) (string, error) {
 	return workItem(ctx, item, hold)
 }
@@ -155,7 +155,7 @@ func TestInnocentTasksNextToABadOne(t *testing.T) {
 			worker := p.noted("bad", 1)[0].Worker
 			done := func(name string) []history.Event { return p.client.completed(name, runs[name]) }
 			elsewhere := 0
-			for name, w := range where { // those in the other process end while the bad task is held back
+			for name, w := range where { // the tasks in the other process end while the bad task is held back
 				if w == worker {
 					continue
 				}
@@ -166,7 +166,8 @@ func TestInnocentTasksNextToABadOne(t *testing.T) {
 			for _, w := range []string{"A", "B"} {
 				p.let("bad", w)
 			}
-			if endsProcesses[kind] { // its neighbours run again, and it does not run next to them
+			// the other tasks of its process run again, and it does not run concurrently with them
+			if endsProcesses[kind] {
 				p.noted("bad", 2)
 				for name, w := range where {
 					if w == worker {

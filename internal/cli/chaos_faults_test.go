@@ -36,7 +36,7 @@ type chaosMember struct {
 	start   func(release string) *process
 	process *process
 	wires   []*wire
-	busy    bool // a fault is under way, or the process restarts
+	busy    bool // a fault is active, or the process restarts
 }
 
 // chaosGroup is the apps, or the workers in one language.
@@ -44,7 +44,7 @@ type chaosGroup struct {
 	members []*chaosMember
 	random  *rand.Rand
 	faults  []string
-	longest time.Duration // of a fault
+	longest time.Duration // maximum duration of a fault
 }
 
 // chaos is two apps, workers in three languages and the faults injected into them. Everything but the signals of
@@ -54,9 +54,9 @@ type chaos struct {
 	bases    [2]string
 	members  []*chaosMember
 	events   chan func()
-	end      time.Time // of the faults
+	end      time.Time // end of the faults
 	longest  time.Duration
-	open     int // faults under way, and the release change
+	open     int // active faults, and the release change
 	release  string
 	injected map[string]int
 	restarts map[string]int // restarts of processes that exited without an injected fault, by member
@@ -115,7 +115,7 @@ func (c *chaos) signalTo(m *chaosMember, s syscall.Signal) {
 	}
 }
 
-// inject begins a fault and calls done when the member is well again.
+// inject starts a fault and calls done when the member works again.
 func (c *chaos) inject(m *chaosMember, fault string, d time.Duration, done func()) {
 	m.busy = true
 	c.open++
@@ -326,7 +326,7 @@ func newChaos(t *testing.T, python string) *chaos {
 	return c
 }
 
-// chaosSocketWorker is the example of a worker over the socket with one more activity, the step of this test.
+// chaosSocketWorker is the example of a worker over the socket with an additional activity, the step of this test.
 func chaosSocketWorker(t *testing.T) string {
 	t.Helper()
 	dir, example := t.TempDir(), filepath.Join("..", "..", "examples", "socket-worker")
@@ -372,9 +372,10 @@ func (c *chaos) add(name string, wires []*wire, start func(string) *process) {
 }
 
 // Workers in Go, JavaScript and Python (the published SDK) hold sessions with loaded state, with two apps on
-// PostgreSQL, while all of them are killed, frozen, cut off and deployed. An outside ledger shows that no acknowledged
-// result is lost, no two processes run a session under one epoch, epochs never decrease and each holding loads its
-// state once. SOJOURN_TEST_CHAOS is for how long faults are injected: "make chaos" does it for six minutes.
+// PostgreSQL, while all of them are killed, frozen, disconnected and deployed. A ledger outside of Sojourn shows that
+// no acknowledged result is lost, no two processes run a session under one epoch, epochs never decrease and each
+// holding loads its state once. SOJOURN_TEST_CHAOS is the duration of the faults: "make chaos" injects them for six
+// minutes.
 func TestSessionsUnderChaos(t *testing.T) {
 	length, err := time.ParseDuration(os.Getenv(chaosFor))
 	if err != nil {

@@ -24,23 +24,23 @@ func registerChaos(r *worker.Registry) {
 
 // chaosInput is the input of a workflow of the chaos test.
 type chaosInput struct {
-	Dir     string // of the ledger
-	Queue   string // of its steps
+	Dir     string // directory of the ledger
+	Queue   string // queue of its steps
 	Step    string // the activity
-	Session string // the kind of its session: id, options or workflow
+	Session string // kind of its session: id, options or workflow
 	Pause   time.Duration
 }
 
 // chaosGiven is the argument of a step.
 type chaosGiven struct {
 	Dir string `json:"dir"`
-	Key string `json:"key"` // of the state to load
+	Key string `json:"key"` // key of the state to load
 	N   int    `json:"n"`
 }
 
 // chaosDone is the result of a step.
 type chaosDone struct {
-	Value int  `json:"value"` // of the loaded state at N
+	Value int  `json:"value"` // loaded value at N
 	More  bool `json:"more"`  // another step follows
 }
 

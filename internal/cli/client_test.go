@@ -22,7 +22,7 @@ type client struct {
 	t     *testing.T
 	base  string
 	token string
-	plain bool // answers are not compressed
+	plain bool // responses are not compressed
 }
 
 // call sends a request; body is JSON text, bytes, or a value. An error means that there was no response.
@@ -66,7 +66,7 @@ func (c client) call(ctx context.Context, method, path string, body any) (status
 	return a.StatusCode, raw, err
 }
 
-// must is a call that has to be answered with a success.
+// must is a call that must succeed.
 func (c client) must(method, path string, body, out any) {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), ceiling)
@@ -83,7 +83,7 @@ func (c client) must(method, path string, body, out any) {
 	}
 }
 
-// up waits until the app answers.
+// up waits until the app responds.
 func (c client) up() {
 	c.t.Helper()
 	until(c.t, c.base+" serves", func() bool {
@@ -125,7 +125,7 @@ func (c client) history(id, run string, enough func([]history.Event) bool) []his
 			c.t.Fatalf("run %s of %s does not go on:\n%s", run, id, text)
 		}
 		if err != nil || status == http.StatusServiceUnavailable {
-			time.Sleep(20 * time.Millisecond) // it is down: there is nothing to wait on
+			time.Sleep(20 * time.Millisecond) // the app is down: there is no event to wait for
 			continue
 		}
 		var page struct {
@@ -153,7 +153,7 @@ func closed(e history.Event) bool {
 	return false
 }
 
-// completed waits for the end of a run, which must be a good one.
+// completed waits for the end of a run, which must have completed.
 func (c client) completed(id, run string) []history.Event {
 	c.t.Helper()
 	all := c.history(id, run, nil)
@@ -164,7 +164,7 @@ func (c client) completed(id, run string) []history.Event {
 	return all
 }
 
-// workers lists the workers that the app knows.
+// workers returns the workers that the app knows.
 func (c client) workers() []protocol.WorkerView {
 	c.t.Helper()
 	var out struct {
@@ -174,7 +174,7 @@ func (c client) workers() []protocol.WorkerView {
 	return out.Workers
 }
 
-// metrics reads the named counters; missing ones are zero.
+// metrics returns the named counters; missing ones are zero.
 func (c client) metrics(names ...string) map[string]float64 {
 	c.t.Helper()
 	_, raw, err := c.call(c.t.Context(), http.MethodGet, "/metrics", nil)
@@ -198,7 +198,7 @@ func (c client) metrics(names ...string) map[string]float64 {
 	return found
 }
 
-// outcomes are the terminal events of a run's activities, by execution.
+// outcomes returns the terminal events of a run's activities, by execution.
 func outcomes(events []history.Event) map[string][]history.Data {
 	m := map[string][]history.Data{}
 	for _, e := range events {

@@ -196,7 +196,7 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		"ok   release", "1.0.0", "ok   data directory", dir, "ok   database", holder, "ok   machine",
 	)
 	p.kill()
-	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its holder
+	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its process
 		t.Errorf("migrate after a crash: exit %d: %s", code, err)
 	}
 }
@@ -216,7 +216,7 @@ func TestDoctorFindsWhatIsWrong(t *testing.T) {
 	}
 }
 
-// doctor shows the last jump of the clock that the app of the settings found.
+// doctor shows the last jump of the clock that the app in the settings detected.
 func TestDoctorShowsAJumpOfTheClock(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -371,7 +371,7 @@ func TestTokensAreMadeListedAndRevoked(t *testing.T) {
 	dir, addr := t.TempDir(), address(t)
 	p := launch(t, dir, env{"SOJOURN_ADDR": addr}, "app")
 	p.line(p.err, `app started`)
-	e := env{"SOJOURN_APP_URL": "http://" + addr} // and the token that the app keeps in the data directory they share
+	e := env{"SOJOURN_APP_URL": "http://" + addr} // with the token that the app stores in their common data directory
 	code, out, err := run(t, dir, e, "token", "create", "--name", "ci", "--role", "viewer", "--lasts", "1h")
 	if code != 0 || !strings.HasPrefix(out, "sjn_") || strings.ContainsAny(out, " \n") {
 		t.Fatalf("create: exit %d: %q %s", code, out, err)

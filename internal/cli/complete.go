@@ -12,11 +12,11 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// completing returns the completions of a typed prefix. It asks the app of the command; without a response there are no
-// completions.
+// completing returns the completions of a typed prefix. It requests them from the app of the command; without a
+// response there are none.
 type completing = func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
-// first offers for the first argument alone.
+// first returns completions for the first argument only.
 func first(offer func(c *cobra.Command, typed string) []string) completing {
 	return func(c *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -26,7 +26,7 @@ func first(offer func(c *cobra.Command, typed string) []string) completing {
 	}
 }
 
-// flagOf offers for the value of a flag.
+// flagOf returns completions for the value of a flag.
 func flagOf(offer func(c *cobra.Command, typed string) []string) completing {
 	return func(c *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		return beginning(offer(c, typed), typed), cobra.ShellCompDirectiveNoFileComp
@@ -38,7 +38,7 @@ func beginning(all []string, typed string) []string {
 	return slices.DeleteFunc(slices.Compact(all), func(s string) bool { return s == "" || !strings.HasPrefix(s, typed) })
 }
 
-// ids offers a member of the items of a list.
+// ids returns a member of the items of a list.
 func (p *program) ids(path, list, member string, search bool) func(c *cobra.Command, typed string) []string {
 	return func(c *cobra.Command, typed string) (found []string) {
 		q := url.Values{"page_size": {"100"}}
@@ -72,7 +72,7 @@ func (p *program) workflowTypes(c *cobra.Command, _ string) []string {
 	return p.registered(c, func(w protocol.WorkerView) []string { return w.WorkflowTypes })
 }
 
-// activityTypes offers the same of activities.
+// activityTypes completes the activity types that workers of the namespace have registered.
 func (p *program) activityTypes(c *cobra.Command, _ string) []string {
 	return p.registered(c, func(w protocol.WorkerView) []string { return w.ActivityTypes })
 }
@@ -90,7 +90,7 @@ func (p *program) registered(c *cobra.Command, by func(protocol.WorkerView) []st
 	return types
 }
 
-// offerIDs has all commands of a group that name one thing first complete its id.
+// offerIDs lets all commands of a group that name one object complete its ID.
 func offerIDs(group *cobra.Command, offer completing) *cobra.Command {
 	for _, sub := range group.Commands() {
 		if use := strings.Fields(sub.Use); len(use) > 1 && (use[1] == "ID" || use[1] == "NAME") &&
@@ -101,9 +101,9 @@ func offerIDs(group *cobra.Command, offer completing) *cobra.Command {
 	return group
 }
 
-// offerFlag has a flag complete its value.
+// offerFlag lets a flag complete its value.
 func offerFlag(c *cobra.Command, flag string, offer completing) {
 	if err := c.RegisterFlagCompletionFunc(flag, offer); err != nil {
-		panic(err) // there is no such flag: our own mistake
+		panic(err) // there is no such flag: an error in this program
 	}
 }

@@ -70,7 +70,7 @@ func checkLedger(t *testing.T, events []history.Event, lines []line) {
 			if o.Category != "poison" || len(o.Lost) < 3 {
 				t.Errorf("activity %s failed: %+v", d.ExecutionID, o)
 			}
-		case *history.ActivityCancelled: // what a handler waited for that begins afresh in the next run
+		case *history.ActivityCancelled: // a handler waited for it and starts again in the next run
 			if _, continued := events[len(events)-1].Data.(*history.WorkflowContinuedAsNew); !continued {
 				t.Errorf("activity %s was cancelled", d.ExecutionID)
 			}
@@ -100,11 +100,11 @@ type load struct {
 	stop    context.CancelFunc
 	clients sync.WaitGroup
 
-	mu       sync.Mutex        // guards what follows
-	started  map[string]string // workflow id → run id as acknowledged; empty where no answer came
+	mu       sync.Mutex        // guards the fields below
+	started  map[string]string // workflow ID → run ID as acknowledged; empty without a response
 	signals  map[string]bool   // request id → whether the signal was acknowledged
 	answered int
-	moved    chan struct{} // closed and replaced at each answer
+	moved    chan struct{} // closed and replaced at each response
 }
 
 const (
@@ -112,7 +112,7 @@ const (
 	loadSignals = 2
 )
 
-// press begins the load.
+// press starts the load.
 func press(c client, clients int) *load {
 	ctx, stop := context.WithCancel(c.t.Context())
 	l := &load{c: c, stop: stop, started: map[string]string{}, signals: map[string]bool{}, moved: make(chan struct{})}
@@ -122,7 +122,7 @@ func press(c client, clients int) *load {
 	return l
 }
 
-// client starts a workflow, signals it and follows it to its end, over and over.
+// client starts a workflow, signals it and waits for its end, repeatedly.
 func (l *load) client(ctx context.Context, i int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		id := fmt.Sprintf("load-%d-%d", i, n)
@@ -139,7 +139,7 @@ func (l *load) client(ctx context.Context, i int) {
 		}
 		for _, request := range requests(id) {
 			ok := false
-			for !ok && ctx.Err() == nil { // a request id makes it safe to say it again
+			for !ok && ctx.Err() == nil { // with a request ID it is safe to repeat it
 				ok = l.send(
 					ctx, "/api/workflows/"+id+"/signal/go", map[string]any{"input": []any{request}, "request_id": request}, nil,
 				)
@@ -150,7 +150,7 @@ func (l *load) client(ctx context.Context, i int) {
 	}
 }
 
-// requests are the ids of the signals a workflow is sent.
+// requests returns the IDs of the signals that a workflow receives.
 func requests(id string) []string {
 	all := make([]string, loadSignals)
 	for i := range all {
@@ -201,7 +201,7 @@ func (l *load) send(ctx context.Context, path string, body, out any) bool {
 	return false
 }
 
-// progress waits for n more answers.
+// progress waits for n more responses.
 func (l *load) progress(n int) {
 	l.c.t.Helper()
 	late := time.After(ceiling)
@@ -235,7 +235,7 @@ func (l *load) end(path string) {
 		}
 		return false
 	})
-	ended := map[string][]history.Event{} // by run
+	ended := map[string][]history.Event{} // events by run
 	repaired, unanswered, repeated := 0, 0, 0
 	for id, run := range l.started {
 		status, raw, err := l.c.call(t.Context(), http.MethodGet, "/api/workflows/"+id, nil)
@@ -250,7 +250,7 @@ func (l *load) end(path string) {
 			t.Errorf("start of %s was acknowledged as run %q, and is: %d %.300s %v", id, run, status, raw, err)
 			continue
 		}
-		if v.Quarantined != nil { // its worker was killed three times under one workflow task
+		if v.Quarantined != nil { // its worker was killed three times during one workflow task
 			l.c.must(http.MethodPost, "/api/workflows/"+id+"/repair", map[string]any{}, nil)
 			repaired++
 		}
@@ -309,8 +309,8 @@ func (k *killer) strike() {
 	k.p = k.start()
 }
 
-// crash kills one of the processes after the other under load, at random points, and now and then one that has only
-// just been started.
+// crash kills the processes one after the other under load, at random points, and sometimes a process that has just
+// been started.
 func crash(t *testing.T, c client, path string, processes ...*killer) {
 	for _, k := range processes {
 		k.p = k.start()
@@ -319,15 +319,16 @@ func crash(t *testing.T, c client, path string, processes ...*killer) {
 	l := press(c, 6)
 	for n := range kills(t) {
 		l.progress(1 + rand.IntN(60))
-		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // any point between two answers
+		time.Sleep(time.Duration(rand.IntN(20)) * time.Millisecond) // any point between two responses
 		k := processes[n%len(processes)]
 		k.strike()
 		if rand.IntN(4) == 0 {
-			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // in the middle of its start
+			time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // during its start
 			k.strike()
 		}
 		c.up()
-		l.progress(12) // what was cut off gets its turn: being killed again and again is another story, that of poison
+		// the interrupted tasks can run again: repeated kills would make them poison tasks, which another test covers
+		l.progress(12)
 	}
 	l.end(path)
 }

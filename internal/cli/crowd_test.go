@@ -31,7 +31,7 @@ type member struct {
 	end context.CancelFunc
 	ran chan error
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	conns map[net.Conn]bool
 }
 
@@ -91,7 +91,7 @@ func (m *member) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return conn, err
 }
 
-// drop ends the member's connections as a machine that is gone does: no word to the app, and none to the member.
+// drop ends the member's connections like a machine that has failed: without notifying the app or the member.
 func (m *member) drop() (dropped int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

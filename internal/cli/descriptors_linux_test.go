@@ -89,7 +89,7 @@ func probesAreServed(t *testing.T, database string) {
 	silent := flood(600, "")
 	asked := flood(300, "GET /api/health HTTP/1.1\r\nHost: x\r\n\r\n")
 	partial := flood(300, "GET /up HTTP/1.1\r\n")
-	// In use to the last: these are authenticated, and busy with requests that are held.
+	// All descriptors are in use: these connections are authenticated and have held requests.
 	var held []net.Conn
 	refuses := func() bool {
 		held = append(held, flood(20, "GET /api/sojourn/workflows/during/result?wait_seconds=60 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+

@@ -101,7 +101,7 @@ func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	return n.wait()
 }
 
-// describeWorker is the worker with its slots, in one line.
+// describeWorker describes the worker and its slots in one line.
 func describeWorker(w *worker.Worker) string {
 	workflows, activities := w.Slots()
 	return fmt.Sprintf("%s, %d activity slots, %d workflow slots", w.ID(), activities, workflows)
@@ -119,7 +119,7 @@ func (s *settings) database() string {
 	return ""
 }
 
-// newest is the newest run of a sample: the one that is open, else a new one under the next free id.
+// newest returns the newest run of a sample: the open one, else a new one under the next free ID.
 func newest(
 	ctx context.Context, b *broker.Broker, namespace, name, workflow string, arg any,
 ) (protocol.StartResponse, error) {
@@ -146,7 +146,7 @@ func newest(
 	}
 }
 
-// approve sends the signal the sample waits for, once, when it waits for it.
+// approve sends the signal that the sample waits for, once, when it waits for it.
 func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
 	changed, stop := p.Dispatch().WatchRun(run.RunID)
@@ -178,7 +178,7 @@ func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) 
 // heldFor is the longest that the log is held back.
 const heldFor = 3 * time.Second
 
-// heldLog delays log lines until it is released, so that the lines for people come first.
+// heldLog delays log lines until it is released, so that dev's own lines are printed first.
 type heldLog struct {
 	to   io.Writer
 	mu   sync.Mutex

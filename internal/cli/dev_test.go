@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// dev starts `sojourn dev` and returns it with a client and the id of the sample's run, once it is ready.
+// dev starts `sojourn dev` and returns it with a client and the ID of the sample's run, once it is ready.
 func dev(t *testing.T, dir, addr string, e env) (*process, client, string) {
 	t.Helper()
 	p := launch(t, dir, e, "dev", "--addr", addr)
@@ -199,7 +199,7 @@ func TestSampleSurvivesKillsAtRandomMoments(t *testing.T) {
 			t.Parallel()
 			dir, addr := t.TempDir(), address(t)
 			first, kills := "", 0
-			var before []history.Event // what was recorded when the process was killed
+			var before []history.Event // events that were recorded when the process was killed
 			over := func(c client, run string) bool {
 				if first == "" {
 					first = run
@@ -290,7 +290,8 @@ func TestIdleDevLeavesTheDatabaseAlone(t *testing.T) {
 	const statements, commits, reads = "sojourn_store_statements_total", "sojourn_store_commits_total", "sojourn_store_reads_total"
 	const renewals = "sojourn_session_renewals_total"
 	before := c.metrics(statements, commits)
-	until(t, "the store is at rest", func() bool { // what the end of the sample owes: the last lines of its worker session
+	// the last lines of the sample's worker session are stored after its end
+	until(t, "the store is at rest", func() bool {
 		was := before
 		before = c.metrics(statements, commits)
 		return fmt.Sprint(was) == fmt.Sprint(before)
@@ -299,11 +300,11 @@ func TestIdleDevLeavesTheDatabaseAlone(t *testing.T) {
 		// one-time work, such as the cleanup a minute after the start, may fall into some of these intervals
 		before = c.metrics(statements, commits, reads, renewals)
 		wait, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-		<-wait.Done() // ten idle seconds are what this test is about
+		<-wait.Done() // this test needs ten idle seconds
 		cancel()
 		after := c.metrics(statements, commits, reads, renewals)
-		// The session of a sample run is renewed every ten seconds, with one commit of two statements. Each scrape reads the
-		// store for queues, sessions and suspects, before or after it reads these counters.
+		// The session of a sample run is renewed every ten seconds, with one commit of two statements. Each scrape
+		// reads the store for queues, sessions and suspects, before or after it reads these counters.
 		renewed := after[renewals] - before[renewals]
 		if after[statements]-before[statements] <= 2*renewed && after[commits]-before[commits] <= renewed && renewed <= 2 &&
 			after[reads]-before[reads] <= 4+16*renewed {

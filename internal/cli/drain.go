@@ -17,7 +17,7 @@ import (
 
 const fleetPath = "/api/sojourn/fleet/"
 
-// fleetCommand is a verb on one worker, or on those of a group, a build or a release.
+// fleetCommand returns a command for one worker, or for the workers of a group, a build or a release.
 func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	var in protocol.FleetRequest
 	var deadline time.Duration
@@ -72,7 +72,7 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	return c
 }
 
-// drainText is a drain in a line.
+// drainText describes a drain in one line.
 func drainText(s protocol.FleetDrainState) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s, %d of %d workers drained", s.Text(), s.State, s.Drained, s.Workers)

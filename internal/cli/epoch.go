@@ -12,10 +12,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// An epoch is a fencing token for programs: it rises with every acquisition to a large number. Commands show people the
-// number of the acquisition within its session, as the dashboard does, and the epoch itself with --json.
+// An epoch is a fencing token for programs: it rises with every acquisition to a large number. Commands show the number
+// of the acquisition within its session, as the dashboard does, and the epoch itself with --json.
 
-// epochs names the epochs of a session.
+// epochs numbers the epochs of a session.
 type epochs map[int64]int
 
 // epochsOf numbers the acquisitions of a session from its newest backwards; claims is their total. It does not count
@@ -38,7 +38,7 @@ func epochsOf(timeline []protocol.SessionEvent, claims int) epochs {
 	return found
 }
 
-// name is an epoch in a few characters; one that has no number is shown as it is.
+// name returns an epoch in a few characters; an epoch without a number is returned unchanged.
 func (n epochs) name(epoch int64) string {
 	switch {
 	case epoch == 0:
@@ -62,8 +62,8 @@ func claimOf(v protocol.SessionView) string {
 	return ""
 }
 
-// epochsAt numbers the epochs of the session at a path by its whole timeline. Of one that is gone all claims that are
-// still known are counted, from the first.
+// epochsAt numbers the epochs of the session at a path from its whole timeline. For a deleted session it counts all
+// acquisitions that are still known, from the first.
 func (p *program) epochsAt(c *cobra.Command, path string, timeline []protocol.SessionEvent) (epochs, error) {
 	var a sessionResponse
 	err := p.call(c, http.MethodGet, path, nil, &a)

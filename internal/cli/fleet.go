@@ -173,7 +173,7 @@ func otherCode(all []protocol.CodeDifference) string {
 	return strings.Join(parts, ", ")
 }
 
-// revision is which of the operators' settings a worker runs with.
+// revision describes the revision of the operators' settings that a worker runs with.
 func revision(n *int64) string {
 	if n == nil {
 		return ""
@@ -269,7 +269,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, without waiting for running activities")
 		}),
 	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
-	c.AddCommand(p.releaseSessions()) // it opens the database, so it has the flags of an app, not those of a client
+	c.AddCommand(p.releaseSessions()) // it opens the database, so it has the flags of an app and not those of a client
 	return c
 }
 

@@ -38,14 +38,14 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 		if n := slots("w"); n != 1 {
 			t.Errorf("it offers %d activities at once", n)
 		}
-		w.line(w.err, "applied fleet settings") // which is of level info
+		w.line(w.err, "applied fleet settings") // this line has level info
 		wantOutput(f.sojourn("workers", "describe", "w"), "settings revision 1")
 
 		later := f.startWorker(own.with(env{"SOJOURN_WORKER_ID": "later"}))
 		until(t, "one that comes later starts with it", func() bool { return slots("later") == 1 })
 		later.line(later.err, "applied fleet settings")
 
-		// what no flag names stays
+		// a setting without a flag does not change
 		wantOutput(f.sojourn("workers", "settings", "--set-log-level", "", "--wait"),
 			"revision 2", "log level set by each worker", "concurrency 1", "applied by 2 of 2 workers")
 		set = f.sojourn("workers", "settings", "--set-concurrency", "0", "--wait")

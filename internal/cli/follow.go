@@ -17,10 +17,10 @@ const followHelp = "print new events until the run closes; continues with the ne
 // followed is a run whose events are printed as they occur.
 type followed struct {
 	id, run string
-	after   int64 // events up to this one were shown
-	chain   bool  // the runs that it continues as are followed too
-	stacks  bool  // the stacks of failures are shown, too
-	full    bool  // values are shown whole
+	after   int64 // sequence of the last event that was shown
+	chain   bool  // also follow the runs that it continues as
+	stacks  bool  // also show the stacks of failures
+	full    bool  // show complete values
 }
 
 // follow prints the events of a run as they occur, until the run has closed.
@@ -65,7 +65,7 @@ func (p *program) followRun(c *cobra.Command, f followed) (next string, err erro
 					Next string `json:"continued_to_run_id"`
 				} `json:"payload"`
 			}
-			_ = json.Unmarshal(raw, &e) // one that is made otherwise is printed, and leads nowhere
+			_ = json.Unmarshal(raw, &e) // an event with another form is printed, and names no next run
 			if e.Payload.Next != "" {
 				next = e.Payload.Next
 			}

@@ -43,9 +43,9 @@ func TestResumedWorkerStartsNoTaskWithAnExpiredLease(t *testing.T) {
 			app := launch(t, f.dir, f.app, "app")
 			f.client.up()
 			p := &plant{f, app, map[string]*process{}}
-			// each freeze leaves some behind that are held for minutes
+			// each freeze leaves some sessions that are held for minutes
 			many := leases.with(env{"SOJOURN_WORKER_MAX_SESSIONS": "1000"})
-			p.begin("B", many.with(env{"SOJOURN_WORKER_CONCURRENCY": "2"})) // so that A takes up most of the sessions
+			p.begin("B", many.with(env{"SOJOURN_WORKER_CONCURRENCY": "2"})) // so that A acquires most of the sessions
 			// Another test covers workflow tasks that A runs while it is frozen.
 			p.begin("A", many.with(env{activitiesOnly: "1", "SOJOURN_WORKER_CONCURRENCY": "64"}))
 			given, late := 0, 0
@@ -92,7 +92,7 @@ func (p *plant) freeze(id string, round, sessions int) (given, late int) {
 		return worker.err.count(`"message":"process was paused`) > stood
 	})
 	probes := 0
-	until(p.t, id+" works again", func() bool { // what lay in its buffer was read before this came
+	until(p.t, id+" works again", func() bool { // data in its buffer was read before this arrived
 		probes++
 		probe := fmt.Sprint(name(sessions), "-", probes)
 		run := p.client.start(probe, "killed.one.word", probe).RunID

@@ -55,7 +55,7 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 		default:
 			more, err = workflow.Await[bool](ctx, own.Execute(ctx, fusedStep, step))
 		}
-		if errors.Is(err, workflow.ErrPoison) { // its worker was struck three times in the middle of it
+		if errors.Is(err, workflow.ErrPoison) { // its worker was disturbed three times during it
 			more, err = true, nil
 		}
 		if err != nil {
@@ -76,9 +76,9 @@ type fused struct {
 	leases  env
 	apps    []*process
 	at      []client
-	wires   map[string][]*wire // of each worker that is not inside of an app, one to each app
+	wires   map[string][]*wire // of each worker in a separate process, one to each app
 	runs    map[string]string
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	signals map[string]string
 }
 
@@ -108,7 +108,7 @@ func (f *fused) begins(id string) {
 	f.begin(id, f.leases.with(env{"SOJOURN_APP_URL": strings.Join(to, ",")}))
 }
 
-// stepped are the runs of which a step began since a time.
+// stepped returns the runs in which a step started since a time.
 func (f *fused) stepped(since time.Time) (runs map[string]bool) {
 	runs = map[string]bool{}
 	for _, l := range ledger(f.t, f.ledger) {
@@ -208,7 +208,7 @@ func TestEagerTasksUnderKillsFreezesAndDisconnects(t *testing.T) {
 					f.leases, runs, rounds, lease = env{}, 12, 4, 30*time.Second
 				}
 				f.plant = byDefault(t, kind == "postgres")
-				f.plant.app.kill() // those of this test have a worker inside
+				f.plant.app.kill() // apps of this test have a worker in their process
 				f.fleet.worker["SOJOURN_LINK"] = way
 				f.at = []client{f.client}
 				if kind == "postgres" {

@@ -35,7 +35,7 @@ func TestHealthcheckOfTheImageChecksItsRole(t *testing.T) {
 	unreachable := l.Addr().String()
 	_ = l.Close()
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
-	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the check speaks no TLS, which the server says
+	secure.Config.ErrorLog = log.New(io.Discard, "", 0) // the check does not use TLS, which the server logs
 	t.Cleanup(secure.Close)
 	tls := "SOJOURN_ADDR=" + strings.TrimPrefix(secure.URL, "https://")
 	good, bad := answers(http.StatusOK), answers(http.StatusServiceUnavailable)

@@ -145,9 +145,9 @@ func TestBadFramesEndTheirSocketAndNothingElse(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v %v", name, answer, err)
 		}
-		_ = ws.WriteMessage(frame.kind, frame.data) // the server may hang up in the middle of it
+		_ = ws.WriteMessage(frame.kind, frame.data) // the server may close the connection meanwhile
 		_ = ws.SetReadDeadline(time.Now().Add(ceiling))
-		for err == nil { // what the server has to say before it hangs up
+		for err == nil { // read what the server sends before it closes the connection
 			_, _, err = ws.ReadMessage()
 		}
 		var late net.Error

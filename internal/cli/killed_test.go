@@ -63,8 +63,8 @@ func oneWord(ctx workflow.Context, session string) (string, error) {
 	return workflow.Execute[string](workflow.InSession(ctx, session), workItem, "item", false)
 }
 
-// stateful uses a session's state twice, the second time until its worker may go on. It returns the workers that the
-// state was of.
+// stateful uses a session's state twice, the second time after its worker may continue. It returns the workers that
+// held the state.
 func stateful(ctx workflow.Context) ([]string, error) {
 	s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 	if err != nil {
@@ -167,7 +167,7 @@ func (p *plant) kill(id, session string) time.Time {
 	return before
 }
 
-// lease is when a worker's lease of a session ends; zero when it does not hold it.
+// lease returns the end of a worker's lease of a session; zero if the worker does not hold the session.
 func (p *plant) lease(id, session string) time.Time {
 	p.t.Helper()
 	if v := p.session(session); v.LeaseOwner != nil && *v.LeaseOwner == id {
@@ -240,7 +240,7 @@ func (p *plant) ran(what string, workers ...string) []line {
 	return lines
 }
 
-// notBefore checks that an attempt began when the lease it had to wait for was over.
+// notBefore checks that an attempt started after the end of the lease for which it had to wait.
 func (p *plant) notBefore(l line, lease time.Time) {
 	p.t.Helper()
 	if lease.IsZero() || l.At.Before(lease) {
@@ -248,8 +248,8 @@ func (p *plant) notBefore(l line, lease time.Time) {
 	}
 }
 
-// tooLate reports a result for an attempt in the name of the worker that had it. It must be refused, and touch neither
-// the session nor the run.
+// tooLate reports a result for an attempt in the name of the worker that ran it. The app must refuse it and change
+// neither the session nor the run.
 func (p *plant) tooLate(of line) {
 	p.t.Helper()
 	before := p.session(of.Session)
@@ -278,7 +278,7 @@ func owner(v protocol.SessionView) string {
 	return *v.LeaseOwner
 }
 
-// entries counts the entries of a session's timeline with a worker.
+// entries counts the entries of a session's timeline that name a worker.
 func entries(v protocol.SessionView, worker string) (n int) {
 	for _, e := range v.Timeline {
 		if e.Worker == worker {
@@ -313,7 +313,8 @@ func (p *plant) equal(what string, got, want any) {
 	}
 }
 
-// Leases that a test waits for, with time to renew them on a busy machine; and leases that no test could wait for.
+// Leases that a test waits for, with time to renew them on a busy machine; and leases that are too long for a test to
+// wait for.
 var (
 	shortLeases = env{"SOJOURN_ATTEMPT_LEASE": "4s", "SOJOURN_SESSION_LEASE": "4s", "SOJOURN_SESSION_BUFFER": "2s"}
 	longLeases  = env{"SOJOURN_ATTEMPT_LEASE": "90s", "SOJOURN_SESSION_LEASE": "90s"}
@@ -466,7 +467,7 @@ func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
 		if code := p.node["B"].terminate(); code != 0 {
 			t.Errorf("B exits with %d", code)
 		}
-		plain := p.client.start("plain", "one", "x").RunID // by A, the only one left: it works as before
+		plain := p.client.start("plain", "one", "x").RunID // by A, the only worker left: it works as before
 		p.client.completed("plain", plain)
 		if l := p.lines("append 0"); len(l) != 1 || l[0].Process != a.Pid {
 			t.Errorf("the plain activity ran as %+v", l)

@@ -29,7 +29,7 @@ func TestListsHaveReadableColumns(t *testing.T) {
 		t.Errorf("listed %s", out)
 	}
 	s.try(0, "the customer went away", "workflow", "list", "--status", "terminated")
-	s.try(0, "none", "workflow", "list", "--status", "failed") // what was terminated did not fail
+	s.try(0, "none", "workflow", "list", "--status", "failed") // a terminated run did not fail
 	s.try(1, "timed out", "activity", "run", "shown.progress", "--id", "slow", "--start-to-close", "1s")
 	s.try(1, "the first fault", "activity", "run", "shown.joined", "--id", "fault")
 	for word, id := range map[string]string{"failed": "fault", "timed_out": "slow", "terminated": "a/b"} {
@@ -153,7 +153,8 @@ func TestListsOfSessionsAndTokensHaveReadableColumns(t *testing.T) {
 	s.try(0, "", "activity", "run", "epoch", "--session", "kept")
 	s.try(0, "started_new", "activity", "run", "nobody.runs.this", "--session", "kept", "--detach")
 	s.try(0, "session kept is held by worker local, which is busy", "sessions")
-	s.try(0, `which has not registered activity "nobody.runs.this"`, "sessions", "describe", "kept") // which reads its tasks too
+	// this also reads its tasks
+	s.try(0, `which has not registered activity "nobody.runs.this"`, "sessions", "describe", "kept")
 	leases := func() (n int) {
 		for line := range strings.Lines(s.try(0, "LEASE EXPIRES", "sessions")) {
 			if strings.Contains(line, " kept ") {

@@ -60,7 +60,7 @@ func (p *program) activityLogs() *cobra.Command {
 	return c
 }
 
-// activityOf is the id of the activity that arguments name.
+// activityOf returns the ID of the activity that the arguments name.
 func (p *program) activityOf(c *cobra.Command, args []string, run string) (string, error) {
 	id, which := args[0], strings.Join(args[1:], "")
 	current, err := p.currentRun(c, id, run)

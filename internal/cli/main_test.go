@@ -23,7 +23,7 @@ const (
 	ledgerPath = "SOJOURN_TEST_LEDGER"     // the file activities write to
 	holdPath   = "SOJOURN_TEST_HOLD"       // a hold activity waits until this file exists
 	crashes    = "SOJOURN_TEST_CRASHES"    // how often a crash test kills
-	freezes    = "SOJOURN_TEST_FREEZES"    // how often a worker is frozen, with its default leases
+	freezes    = "SOJOURN_TEST_FREEZES"    // number of freezes of a worker with default leases
 	// activitiesOnly, set: this worker runs no workflows.
 	activitiesOnly = "SOJOURN_TEST_ACTIVITIES_ONLY"
 	// refusedFor is the time after which an app exits when PostgreSQL rejects its credentials; unset: 5 min.
@@ -139,7 +139,7 @@ func ledgerWorkflow(ctx workflow.Context, steps, signals int) (int, error) {
 			run = s.Execute
 		}
 		err := run(ctx, "ledger.append", i).Get(ctx, nil)
-		if errors.Is(err, workflow.ErrPoison) { // killed three times in the middle of it: an outcome that these tests provoke
+		if errors.Is(err, workflow.ErrPoison) { // killed three times during it: these tests cause this outcome
 			continue
 		}
 		if err != nil {

@@ -103,7 +103,7 @@ func (a *limitedApp) peak() int64 {
 	return 0
 }
 
-// ask makes a request; a status of 0 is a connection that the app ended.
+// ask sends a request; status 0: the app closed the connection.
 func (a *limitedApp) ask(method, path, token string, body io.Reader) (status int, raw []byte) {
 	r, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path, body)
 	if err != nil {
@@ -127,7 +127,7 @@ func (a *limitedApp) ask(method, path, token string, body io.Reader) (status int
 	return response.StatusCode, raw
 }
 
-// filler is a body that is made while it is sent, so that the test itself needs no memory for it.
+// filler is a body that is generated while it is sent, so that the test needs no memory for it.
 type filler struct {
 	size             int64
 	head, tail, unit string
@@ -312,7 +312,7 @@ func TestAnAppOf256MiBSurvivesTheLargestBodies(t *testing.T) {
 	}
 }
 
-// largest is the size of the largest body of a route.
+// largest returns the maximum size of a route's body.
 func largest(rt apptest.Route) int64 {
 	if rt.Shape.MaxBody > 0 {
 		return rt.Shape.MaxBody

@@ -92,7 +92,7 @@ func TestAnAppOf1GiBServesLargeWorkWithin512MB(t *testing.T) {
 		together(name+" that are not read", readers, func(i int) { a.unread(paths[name]) })
 	}
 	status, bundle := a.raw("GET", paths["exports"], nil)
-	for range 30 { // the requests before hold bytes for a moment
+	for range 30 { // the previous requests still hold bytes for a moment
 		if status == 200 {
 			break
 		}
@@ -115,7 +115,7 @@ func TestAnAppOf1GiBServesLargeWorkWithin512MB(t *testing.T) {
 	}
 }
 
-// forgetPeak begins anew with the peak.
+// forgetPeak resets the peak.
 func (a *limitedApp) forgetPeak() {
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", a.cmd.Process.Pid), []byte("5"), 0o600); err != nil {
 		a.t.Log(err) // the highest peak still counts

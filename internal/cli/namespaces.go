@@ -142,7 +142,7 @@ func (p *program) deleteNamespace(path func(string) string) *cobra.Command {
 						"Type the name of the namespace to continue: ",
 					v.Name, used[protocol.QuotaOpenRuns], used[protocol.QuotaStoredBytes], used[protocol.QuotaSchedules],
 				)
-				typed, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no answer is none
+				typed, _ := bufio.NewReader(c.InOrStdin()).ReadString('\n') // no input counts as no
 				if !strings.HasSuffix(typed, "\n") {
 					fmt.Fprintln(p.err)
 				}

@@ -24,7 +24,7 @@ type operated struct {
 	runs  map[string]string
 }
 
-// groups runs a test with a worker of a group that reaches its app in either way.
+// groups runs a test with a worker of a group, for each kind of connection to its app.
 func groups(t *testing.T, test func(t *testing.T, o *operated)) {
 	t.Parallel()
 	ways(t, func(t *testing.T, f *fleet) {
@@ -147,7 +147,7 @@ func TestDrainReachesAWorkerOfAFrozenApp(t *testing.T) {
 			o.drained(home)
 			since := time.Now()
 			o.begin(1-home, fmt.Sprint("frozen-", round))
-			time.Sleep(time.Second) // in which it would be handed over
+			time.Sleep(time.Second) // it would receive the task within this time
 			until(t, "/readyz says so", func() bool { return probed(t, o.probe) == http.StatusServiceUnavailable })
 			o.idle(since, "after the thaw")
 			o.say(1-home, "resume")
@@ -156,7 +156,7 @@ func TestDrainReachesAWorkerOfAFrozenApp(t *testing.T) {
 	})
 }
 
-// An app is killed right after it has answered a drain: the word holds at the other from then on.
+// An app is killed right after it has responded to a drain: from then on the other app observes the drain.
 func TestADrainThatWasAnsweredOutlivesItsApp(t *testing.T) {
 	groups(t, func(t *testing.T, o *operated) {
 		for round := range 2 {

@@ -51,7 +51,7 @@ func (p *pm2) list() map[string]supervised {
 	p.t.Helper()
 	var all []supervised
 	out := p.do("jlist")
-	_, list, _ := strings.Cut(out, "[") // it says what it does before that
+	_, list, _ := strings.Cut(out, "[") // log lines precede the list
 	if err := json.Unmarshal([]byte("["+list), &all); err != nil {
 		p.t.Fatalf("pm2 jlist: %v\n%s", err, out)
 	}
@@ -172,14 +172,14 @@ func TestPM2KeepsBothRolesUp(t *testing.T) {
 	t.Cleanup(func() {
 		cmd := exec.Command("node", bin, "kill")
 		cmd.Dir, cmd.Env = dir, p.env
-		_ = cmd.Run() // nothing is left to ask
+		_ = cmd.Run() // there is nothing left to stop
 	})
 	ready := func() bool {
 		answer, err := http.Get("http://" + addr + "/readyz")
 		if err != nil {
 			return false
 		}
-		_ = answer.Body.Close() // nothing is read of it
+		_ = answer.Body.Close() // the body is not read
 		return answer.StatusCode == http.StatusOK
 	}
 	both := func(all map[string]supervised) bool {

@@ -57,7 +57,7 @@ func TestTheClosePolicyOutlivesAKilledApp(t *testing.T) {
 			each(func(id string) { p.waits(id, p.client.start(id, "policy.parent", id).RunID) })
 			var signals sync.WaitGroup
 			for _, id := range parents {
-				signals.Go(func() { // an app that dies takes some with it
+				signals.Go(func() { // an app that dies loses some of them
 					ctx, cancel := context.WithTimeout(t.Context(), ceiling)
 					defer cancel()
 					_, _, _ = p.client.call(ctx, "POST", "/api/workflows/"+id+"/signal/go", map[string]any{})
@@ -80,7 +80,8 @@ func TestTheClosePolicyOutlivesAKilledApp(t *testing.T) {
 			each(func(id string) {
 				ctx, cancel := context.WithTimeout(t.Context(), ceiling)
 				defer cancel()
-				_, _, _ = p.client.call(ctx, "POST", "/api/workflows/"+id+"/signal/go", map[string]any{}) // it may have come
+				// the signal may have arrived
+				_, _, _ = p.client.call(ctx, "POST", "/api/workflows/"+id+"/signal/go", map[string]any{})
 			})
 			each(func(id string) {
 				until(t, id+" and its children have ended", func() bool {

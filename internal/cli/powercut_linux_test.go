@@ -45,7 +45,7 @@ const sector = 512
 type sysEvent struct {
 	kind string // write, truncate, sync, syncdir, create, remove, answer
 	path string
-	at   int64 // of a write: where; of a truncation: the size
+	at   int64 // of a write: its offset; of a truncation: the size
 	data []byte
 	// of a sync: how many events were recorded when it began; it covers no write behind them
 	covers int
@@ -55,9 +55,9 @@ type sysEvent struct {
 type image struct {
 	durable []byte
 	entry   bool       // its name in the folder is durable
-	before  *image     // what the name leads to until then, after a removal
+	before  *image     // the file that the name refers to until then, after a removal
 	pending []sysEvent // not synced yet
-	places  []int      // of pending: their numbers in the record
+	places  []int      // positions of the pending events in the record
 	exists  bool
 }
 
@@ -73,7 +73,7 @@ func TestAcknowledgedWorkSurvivesAPowerCut(t *testing.T) {
 	}
 	dir := t.TempDir()
 	path := filepath.Join(dir, "power.db")
-	runs := map[string]string{} // what a worker's tasks are of, by task
+	runs := map[string]string{} // run of each of a worker's tasks
 	var traces []string
 	// The first app is stopped, which checkpoints the log and removes it; the second is killed.
 	for turn, end := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
@@ -107,7 +107,7 @@ func TestAcknowledgedWorkSurvivesAPowerCut(t *testing.T) {
 			answers++
 		}
 	}
-	if answers < 2*2*operations { // more than there are runs, with all that is done to them
+	if answers < 2*2*operations { // more than the runs and all their operations
 		t.Fatalf("%d answers in a record of %d calls", answers, len(record))
 	}
 	seed := uint64(time.Now().UnixNano())
@@ -167,8 +167,8 @@ func holder(t *testing.T, path string) (pid int) {
 	return pid
 }
 
-// pressPower has clients start runs, signal and end them, and a worker complete the others. It returns the run of each
-// task that was completed.
+// pressPower makes clients start runs, signal and end them, and a worker complete the others. It returns the run of
+// each completed task.
 func pressPower(t *testing.T, c client, turn, operations int) map[string]string {
 	t.Helper()
 	c.must(http.MethodPost, "/api/worker/register", map[string]any{
@@ -261,7 +261,7 @@ func readTrace(t *testing.T, trace, dir string, record []sysEvent) []sysEvent {
 		} else if whole, ok := strings.CutSuffix(text, " <unfinished ...>"); ok {
 			thread, _, _ := strings.Cut(whole, " ")
 			under[thread] = begun{whole, covers}
-			// An answer counts from the moment that the app began to write it.
+			// A response counts from the moment at which the app started to write it.
 			if e, ok := parseCall(t, whole, dir, covers); ok && e.kind == "answer" {
 				record = append(record, e)
 			}
@@ -297,7 +297,7 @@ func parseCall(t *testing.T, text, dir string, covers int) (e sysEvent, ok bool)
 		texts = append(texts, unhex(t, q[1]))
 	}
 	ours := func(path string) bool {
-		base := filepath.Base(path) // SQLite makes the index of its log anew; the lock has no data
+		base := filepath.Base(path) // SQLite rebuilds the index of its log; the lock has no data
 		return filepath.Dir(path) == dir && strings.HasPrefix(base, "power.db") &&
 			!strings.HasSuffix(base, "-shm") && !strings.HasSuffix(base, ".lock")
 	}
@@ -460,19 +460,19 @@ func (f *image) cut(random *rand.Rand) []byte {
 			parts = append(parts, e)
 			continue
 		}
-		for at := int64(0); at < int64(len(e.data)); { // at the borders of sectors
+		for at := int64(0); at < int64(len(e.data)); { // at sector boundaries
 			next := min((e.at+at)/sector*sector+sector-e.at, int64(len(e.data)))
 			parts = append(parts, sysEvent{kind: "write", at: e.at + at, data: e.data[at:next]})
 			at = next
 		}
 	}
 	switch random.IntN(4) {
-	case 0: // nothing more came to the disk
+	case 0: // nothing more was written to the disk
 		return content
-	case 1: // all of it
+	case 1: // everything was written
 	case 2: // up to some point, torn there
 		parts = parts[:random.IntN(len(parts)+1)]
-	case 3: // any of it, in any order
+	case 3: // any part was written, in any order
 		share := random.Float64()
 		parts = slices.DeleteFunc(parts, func(sysEvent) bool { return random.Float64() < share })
 		random.Shuffle(len(parts), func(i, j int) { parts[i], parts[j] = parts[j], parts[i] })

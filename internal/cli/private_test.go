@@ -12,7 +12,7 @@ import (
 func modes(t *testing.T, dir string) (open []string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // an executor's, which has just gone
+		if errors.Is(err, fs.ErrNotExist) { // a file of an executor that was just removed
 			return nil
 		}
 		if err != nil {

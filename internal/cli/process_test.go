@@ -35,7 +35,7 @@ func (e env) with(more env) env {
 
 // output collects the output of a process by lines, and wakes goroutines that wait for a line.
 type output struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	lines []string
 	rest  string
 	moved chan struct{} // closed and replaced at each line
@@ -78,7 +78,7 @@ type process struct {
 	name     string
 	cmd      *exec.Cmd
 	out, err *output
-	ended    chan struct{} // closed when it has ended
+	ended    chan struct{} // closed when the process has ended
 }
 
 // launch starts the program in directory dir with environment e. Only paths are inherited from the tests' environment.
@@ -128,13 +128,13 @@ func launchCommand(t *testing.T, name string, cmd *exec.Cmd) *process {
 		out: &output{moved: make(chan struct{})}, err: &output{moved: make(chan struct{})},
 	}
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
-	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes
+	p.cmd.WaitDelay = 5 * time.Second // an executor that outlives its worker for a moment holds the pipes open
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() {
 		defer close(p.ended)
-		_ = p.cmd.Wait() // how it ended is in ProcessState
+		_ = p.cmd.Wait() // its exit status is in ProcessState
 	}()
 	t.Cleanup(func() {
 		p.kill()
@@ -242,7 +242,7 @@ func address(t *testing.T) string {
 	return ""
 }
 
-// ledger reads the file that activities wrote; every line of it is whole, since each was written at once.
+// ledger reads the file that activities wrote; every line is complete, since each was written by one call.
 func ledger(t *testing.T, path string) []line {
 	t.Helper()
 	raw, err := os.ReadFile(path)

@@ -41,7 +41,7 @@ func buildName(id *string) string {
 	return *id
 }
 
-// newRuns is the build that new runs are pinned to.
+// newRuns returns the build that new runs are pinned to.
 func newRuns(id *string) string {
 	if id == nil {
 		return "any build"

@@ -23,7 +23,7 @@ const usesAtOnce = 3
 
 // keeping is the input of an activity that uses a session's state.
 type keeping struct {
-	Dir  string `json:"dir"` // where it notes what it does, and finds the word to end
+	Dir  string `json:"dir"` // directory for its notes and for the file that lets it end
 	Item string `json:"item"`
 	Hold bool   `json:"hold"`
 	// a rebuild waits until this number of calls has reported missing state
@@ -175,7 +175,7 @@ func TestPoliciesRebuildSessionsOfKilledWorkers(t *testing.T) {
 		onDatabases(t, orGo(program), func(p *plant) {
 			prefix, dir := "go.", p.t.TempDir()
 			settings := shortLeases
-			if err := os.Chmod(dir, 0o777); err != nil { // executors may have users of their own
+			if err := os.Chmod(dir, 0o777); err != nil { // executors may run as separate users
 				p.t.Fatal(err)
 			}
 			if program != "" {

@@ -26,7 +26,7 @@ func newerMigration(version int, release string, minReader int) []byte {
 }
 
 // newest is this program with one more migration in both databases, which names no release yet. It is built once for
-// all tests, as everything that imports the databases is compiled for it.
+// all tests, because all packages that import the databases must be compiled for it.
 var newest = sync.OnceValues(func() ([]byte, error) {
 	dir, err := os.MkdirTemp("", "sojourn-newest-")
 	if err != nil {
@@ -85,7 +85,7 @@ func newerBuild(t *testing.T, release string, minReader int) (binary string) {
 	return binary
 }
 
-// schemaOf is the newest migration a database has.
+// schemaOf returns the newest migration of a database.
 func schemaOf(t *testing.T, driver, source string) (n int) {
 	t.Helper()
 	db, err := sql.Open(driver, source)
@@ -123,13 +123,13 @@ func TestARollingUpgradeWithASchemaChange(t *testing.T) {
 			t.Fatalf("schema %d, want %d", got, known+1)
 		}
 		launch(t, t.TempDir(), e.with(env{"SOJOURN_APP_URL": old.base, "SOJOURN_WORKER_ID": "w"}), "worker")
-		for i, c := range []client{old, next} { // the worker is at the older app, work comes to both
+		for i, c := range []client{old, next} { // the worker is connected to the older app, and both receive tasks
 			id := fmt.Sprint("one-", i)
 			a := c.start(id, "one", "v")
 			old.completed(id, a.RunID)
 		}
 		first.terminate()
-		third, restarted := app("") // the older, restarted on what the newer made
+		third, restarted := app("") // the older one, restarted on the schema of the newer one
 		next.start("two", "nobody has this", "v")
 		restarted.must(http.MethodPost, "/api/workflows/two/terminate", map[string]any{"reason": "seen"}, nil)
 		if v := next.describe("two"); !v.Terminal {

@@ -56,9 +56,9 @@ type rollout struct {
 	urls    [2]string
 	apps    [2]*process
 	workers [4]*process
-	release map[int]string // of every worker there was, by its process
+	release map[int]string // release of every worker process
 	served  []span
-	serves  [2]int // which of them those of the apps are
+	serves  [2]int // releases of the apps
 	binary  map[string]string
 	begun   int
 
@@ -86,7 +86,8 @@ func TestTwoBuildsChangePlacesUnderLoad(t *testing.T) {
 	f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
 	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
 	f.worker["SOJOURN_TOKEN"], f.client.token = f.app["SOJOURN_TOKEN"], f.app["SOJOURN_TOKEN"]
-	for _, e := range []env{f.app, f.worker} { // as by default: who is stopped hands on, nothing waits for a lease
+	// as by default: a stopped worker returns its tasks, so nothing waits for a lease
+	for _, e := range []env{f.app, f.worker} {
 		delete(e, "SOJOURN_ATTEMPT_LEASE")
 		delete(e, "SOJOURN_SESSION_LEASE")
 		delete(e, "SOJOURN_SESSION_BUFFER")
@@ -191,7 +192,7 @@ func (r *rollout) work(i int, release string) {
 	}
 }
 
-// load starts runs at whichever app answers, a few a second.
+// load starts runs at any app that responds, a few per second.
 func (r *rollout) load(i int) {
 	defer r.done.Done()
 	tick := time.NewTicker(200 * time.Millisecond)
@@ -232,7 +233,8 @@ func (r *rollout) load(i int) {
 // judge waits for the end of all runs and checks the ledger.
 func (r *rollout) judge(rounds int) {
 	c := client{t: r.t, base: r.urls[0], token: r.client.token}
-	ends, back := map[string]history.Attempt{}, 0 // what came to a worker that was leaving goes on to another, unbegun
+	// tasks that a leaving worker had not started are dispatched to another worker
+	ends, back := map[string]history.Attempt{}, 0
 	for id, run := range r.runs {
 		for _, e := range c.completed(id, run) {
 			seq, attempt := history.EndedAttempt(e.Data)
@@ -275,7 +277,7 @@ func (r *rollout) judge(rounds int) {
 			longest = max(longest, l.At.Sub(lines[i-1].At))
 		}
 	}
-	if back > max(1, len(ends)/200) { // how many depends on the load of the machine
+	if back > max(1, len(ends)/200) { // the number depends on the load of the machine
 		r.t.Errorf("%d of %d steps were given to workers that were leaving", back, len(ends))
 	}
 	if len(ends) != 6*len(r.runs) || len(lines) != len(ends) {

@@ -62,7 +62,7 @@ func TestARotatedPasswordIsReadByARunningApp(t *testing.T) {
 		t.Helper()
 		err := os.WriteFile(path+".new", []byte(text+"\n"), 0o600)
 		if err == nil {
-			err = os.Rename(path+".new", path) // the app reads it at any moment
+			err = os.Rename(path+".new", path) // the app may read it at any moment
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -25,9 +25,9 @@ const finishing = 90 * time.Second
 type orders struct {
 	*plant
 	python  string
-	runs    map[string]string        // by order
-	refused map[string]string        // which step of an order is refused; "" is none
-	workers map[string]chan struct{} // closed when it has ended
+	runs    map[string]string        // run ID by order
+	refused map[string]string        // step of an order that is refused; "": none
+	workers map[string]chan struct{} // closed when the worker has ended
 	cmds    map[string]*exec.Cmd
 }
 
@@ -59,7 +59,7 @@ func (o *orders) works(id string) {
 	until(o.t, id+" is registered", func() bool { return out.count("worker "+id+" registered on") > 0 })
 }
 
-// kills kills a worker, and has another begin.
+// kills kills a worker and starts another one.
 func (o *orders) kills(id, next string) (at time.Time) {
 	o.t.Helper()
 	at = time.Now()
@@ -81,8 +81,8 @@ func (o *orders) restarts() (at time.Time) {
 	return at
 }
 
-// inHand waits until a worker is in the middle of a step, each of which takes half a second. It adds orders while the
-// worker has none.
+// inHand waits until a worker runs a step, each of which takes half a second. It adds orders while the worker runs
+// none.
 func (o *orders) inHand(id string, order func()) {
 	o.t.Helper()
 	last := time.Now()
@@ -128,7 +128,7 @@ func (o *orders) judge(order string, lines []line) (ended time.Time) {
 	if !slices.Equal(stand, standing) {
 		t.Errorf("order %s, of which %q was refused, ended with %q, want %q", order, o.refused[order], stand, standing)
 	}
-	ran := map[string][]line{} // by what an attempt is one of
+	ran := map[string][]line{} // lines by attempt
 	for _, l := range lines {
 		if l.Run == o.runs[order] {
 			execution := l.AttemptID[:strings.LastIndexByte(l.AttemptID, '-')]

@@ -53,7 +53,7 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 		})
 }
 
-// times is when a schedule fires, in a few words.
+// times describes the firing times of a schedule in a few words.
 func times(s protocol.ScheduleSpec) string {
 	all := append([]string(nil), s.Cron...)
 	for _, i := range s.Intervals {

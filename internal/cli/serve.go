@@ -196,7 +196,7 @@ func (p *program) app(ctx context.Context, s *settings, memory int64) (*app.App,
 	})
 }
 
-// othersLease returns the attempt lease for workers that renew leases themselves and name no length; 0: the app's
+// othersLease returns the attempt lease for workers that renew leases themselves and request no duration; 0: the app's
 // default. One process has one setting for this and for its worker, whose default is shorter because it renews more
 // often.
 func (s *settings) othersLease() time.Duration {
@@ -254,7 +254,7 @@ func (s *settings) awaitStore(
 		s.Log.Error().Err(err).Msg("database refused the credentials; the app exits unless they are accepted within 5 min")
 	}}
 	if !s.postgres() {
-		o.App = "app" // the file has one app at a time, which keeps its row
+		o.App = "app" // only one app can open the file, and it keeps its row
 		return sqlite.Open(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"), o)
 	}
 	opened, err := postgres.OpenFrom(ctx, s.postgresURL, o)
@@ -290,12 +290,12 @@ func (s *settings) inspect(ctx context.Context) (store.Schema, error) {
 	return postgres.Inspect(ctx, to)
 }
 
-// worker makes the worker; with an app it joins that in process.
+// worker creates the worker; with an app it connects to the app in this process.
 func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	if a != nil {
 		here := *s.Config
 		if u, err := url.Parse(a.URL()); err == nil {
-			here.Addr = u.Host // with the port that it got, which executors are to be kept from
+			here.Addr = u.Host // with the actual port, which executors must not reach
 		}
 		local := link.Local{Join: a.Connections().Join}
 		return workeropt.FromConfig[*worker.Worker](p.registry, &here, local, slogbridge.Slog(s.Log))
@@ -308,7 +308,7 @@ func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	return workeropt.FromConfig[*worker.Worker](p.registry, s.Config, remote, slogbridge.Slog(s.Log))
 }
 
-// localURL is where a browser of this machine finds an app that listens on addr.
+// localURL returns the URL at which a browser on this machine reaches an app that listens on addr.
 func localURL(url string) string {
 	scheme, rest, _ := strings.Cut(url, "://")
 	host, port, err := net.SplitHostPort(rest)

@@ -30,11 +30,11 @@ func registerSetUps(r *worker.Registry) {
 
 // journal is the state of a session with a definition.
 type journal struct {
-	session string // from the arguments of the set-up
+	session string // session in the arguments of the set-up
 	epoch   int64
 }
 
-// setUpJournal records its begin and its end.
+// setUpJournal records its start and its end.
 func setUpJournal(ctx context.Context, session string) (*journal, error) {
 	if err := writeLedger(ctx, setUpBegins); err != nil {
 		return nil, err
@@ -156,7 +156,7 @@ func judgeSetUps(t *testing.T, all []line, frozen, killed string) {
 				t.Errorf("session %s has two owners under epoch %d: %+v and %+v", session, l.Epoch, old, l)
 			}
 			owners[l.Epoch] = l
-			if l.What == setUpEnds { // a function that ignores its context ends after its worker was thawed
+			if l.What == setUpEnds { // a function that ignores its context ends after its worker continues
 				ended[l.Epoch]++
 				continue
 			}

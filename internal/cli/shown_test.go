@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// brokenRun is the wait of a run whose code failed several times, as the description of a run has it.
+// brokenRun is the wait reason of a run whose code failed several times, as the run's description contains it.
 var brokenRun = regexp.MustCompile(
 	`(?m)^now +workflow code panicked \(shown_test\.go:\d+\): out of flour; failed \d+ times in a row; next attempt at .*$`,
 )
@@ -44,7 +44,7 @@ func registerShown(r *worker.Registry) {
 	})
 }
 
-// Errors that were joined are shown whole, failed code with its stack, progress in words, and epochs as small numbers.
+// Joined errors are shown completely, failed code with its stack, progress as text, and epochs as small numbers.
 func TestTableOutput(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)

@@ -81,7 +81,7 @@ func TestAFleetThatChurnsLeavesNothingBehind(t *testing.T) {
 			dir, at := t.TempDir(), address(t)
 			e := env{
 				"SOJOURN_ADDR": at, "SOJOURN_TOKEN": "sjn_bootstrap_of_this_test_and_long_enough", "SOJOURN_DATA_DIR": dir,
-				"GOGC": "25", // so that what is seen is rather what is held than what is not yet swept
+				"GOGC": "25", // so that the measured memory is in use and not uncollected garbage
 			}
 			driver, source := "sqlite", "file:"+filepath.Join(dir, "sojourn.db")+"?mode=ro"
 			if kind == "postgres" {

@@ -39,7 +39,7 @@ func (s *starting) flags(c *cobra.Command) {
 	f.IntVar(&s.run.FairnessWeight, "fairness-weight", 0, "weight of the fairness key, 1 to 1000; default: 1")
 }
 
-// read is the run of the flags, with an id in any case.
+// read sets the members of the run from the flags, and generates an ID if there is none.
 func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest, err error) {
 	run = s.run
 	if run.Memo, err = p.document(c, "memo", s.memo); err != nil {

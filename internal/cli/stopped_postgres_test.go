@@ -22,7 +22,7 @@ import (
 type server struct {
 	t     *testing.T
 	url   string
-	first int // its first process, whose children are all others
+	first int // its first process, the parent of all others
 }
 
 // ownPostgres starts a server that ends with the test.
@@ -98,7 +98,7 @@ func (s *server) signal(sig syscall.Signal) {
 		if err != nil {
 			continue // it has ended
 		}
-		_, rest, _ := strings.Cut(string(raw), ") ") // behind the name: the state, and the parent
+		_, rest, _ := strings.Cut(string(raw), ") ") // after the name: the state, and the parent
 		fields := strings.Fields(rest)
 		if len(fields) < 2 || fields[1] != strconv.Itoa(s.first) {
 			continue
@@ -107,7 +107,7 @@ func (s *server) signal(sig syscall.Signal) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		_ = syscall.Kill(pid, sig) // it may end at this moment
+		_ = syscall.Kill(pid, sig) // it may have ended
 	}
 }
 

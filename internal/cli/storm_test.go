@@ -27,7 +27,7 @@ func stormTurns(ctx workflow.Context, session string, pause time.Duration) (turn
 	in := workflow.InSession(ctx, session)
 	for more := true; more; turns++ {
 		more, err = workflow.Execute[bool](in, stormTurn, fmt.Sprint("turn ", turns))
-		if errors.Is(err, workflow.ErrPoison) { // its worker was struck three times in the middle of it
+		if errors.Is(err, workflow.ErrPoison) { // its worker was disturbed three times during it
 			more, err = true, nil
 		}
 		if err != nil {
@@ -59,16 +59,16 @@ func notedStep(ctx context.Context, name string, takes time.Duration) (bool, err
 	return errors.Is(err, os.ErrNotExist), nil
 }
 
-// storm is conversations, each a run with a session, whose workers are killed and frozen and whose apps are killed.
+// storm runs conversations, each a run with a session, while workers are killed and frozen and apps are killed.
 type storm struct {
 	*plant
 	apps    map[string]*process // by the names of their data directories
 	at      map[string]string   // their addresses
 	links   string              // URLs of the apps for workers
 	leases  env                 // leases of workers
-	workers []string            // who are up, the next to be struck first
+	workers []string            // running workers, the next one to disturb first
 	began   int
-	runs    map[string]string // by session
+	runs    map[string]string // run ID by session
 }
 
 // newStorm starts an app on SQLite, or two apps on PostgreSQL.
@@ -182,7 +182,7 @@ func (s *storm) strike(round int, still time.Duration) {
 		s.began++
 		s.begins(fmt.Sprint("w", s.began))
 	}
-	<-time.After(still / 3) // meanwhile the frozen one is given what its polls ask for
+	<-time.After(still / 3) // meanwhile the frozen worker's polls lease tasks
 	for name, app := range s.apps {
 		app.kill()
 		s.apps[name], _ = s.another(name, s.at[name])
@@ -222,7 +222,7 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 			s.release()
 			most := 2 * lease
 			if os.Getenv(crashes) == "" {
-				most += 15 * time.Second // what a busy machine may add to leases that are this short
+				most += 15 * time.Second // a busy machine may take this long in addition to these short leases
 			}
 			s.judge(most)
 		})
@@ -233,7 +233,7 @@ func TestSessionsUnderKillsAndFreezes(t *testing.T) {
 func (s *storm) judge(most time.Duration) {
 	t := s.t
 	t.Helper()
-	ran := map[string][]line{} // by session, in the order they began
+	ran := map[string][]line{} // by session, in the order in which they started
 	for session, run := range s.runs {
 		s.client.completed(session, run)
 	}
@@ -259,7 +259,7 @@ func (s *storm) judge(most time.Duration) {
 				t.Errorf("session %s has two owners: %+v began after %+v", session, l, before)
 			}
 		}
-		since := map[int64]time.Time{} // by the sequence of an activity: when it was ready
+		since := map[int64]time.Time{} // by the sequence of an activity: the time at which it was ready
 		for _, e := range events {
 			if d, ok := e.Data.(*history.ActivityScheduled); ok {
 				since[d.Sequence] = e.At.Time

@@ -44,7 +44,7 @@ func width(out any) int {
 	return n
 }
 
-// borders are the widths of columns, by the line above them: +----+--+.
+// borders returns the widths of columns, from the line above them: +----+--+.
 func borders(line string) (widths []int) {
 	for _, column := range strings.Split(strings.Trim(line, "+"), "+") {
 		widths = append(widths, len(column)-2) // a space on either side
@@ -52,7 +52,7 @@ func borders(line string) (widths []int) {
 	return widths
 }
 
-// titles are the names of columns, by the line that has them: | ID | TYPE |.
+// titles returns the names of columns, from the line that contains them: | ID | TYPE |.
 func titles(line string) (names []string) {
 	for _, name := range strings.Split(strings.Trim(line, "|"), "|") {
 		names = append(names, strings.ToLower(strings.TrimSpace(name)))

@@ -70,10 +70,10 @@ func twoItems(ctx workflow.Context, session, item string) (string, error) {
 // struckRun is a run whose worker is killed or stopped; item is the step that another worker must run.
 type struckRun struct {
 	item, session, run string
-	busy               bool      // its worker was at it
-	struck             time.Time // when its worker was, or when the work came after that
-	lease              time.Time // before which it is its worker's
-	line               line      // what another did
+	busy               bool      // its worker was running it
+	struck             time.Time // time at which its worker was disturbed, or at which the task became ready after that
+	lease              time.Time // end of the lease of its worker
+	line               line      // execution by the other worker
 }
 
 // begun starts a run on its worker's own queue.

@@ -39,7 +39,7 @@ func (s shell) typed(e env, args ...string) string {
 	return s.typedIn(0, e, args...)
 }
 
-// typedIn is typed in a terminal with a number of columns; 0: unknown.
+// typedIn runs a command in a terminal with a number of columns; 0: unknown.
 func (s shell) typedIn(columns uint16, e env, args ...string) string {
 	s.t.Helper()
 	self, err := os.Executable()

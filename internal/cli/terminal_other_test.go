@@ -2,5 +2,5 @@
 
 package cli_test
 
-// coloured needs a terminal, which is made differently on each system.
+// coloured needs a terminal, and only the Linux tests create one.
 func (s shell) coloured(_, _ string, _ ...string) { s.t.Helper() }

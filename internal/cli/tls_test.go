@@ -143,7 +143,7 @@ func TestCertificatesOfBothSides(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if r.ProtoMajor != 1 { // also to who would rather speak HTTP/2
+		if r.ProtoMajor != 1 { // also for a client that prefers HTTP/2
 			t.Errorf("%s is answered with %s", path, r.Proto)
 		}
 		return r.StatusCode, r.TLS.PeerCertificates[0].SerialNumber.Int64(), string(raw)

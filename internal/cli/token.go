@@ -91,7 +91,7 @@ func (p *program) tokenCommand() *cobra.Command {
 	return p.group("token", "Create, list, change and revoke the tokens of an app", nil, create, show, become, revoke)
 }
 
-// call asks the first app that answers.
+// call sends a request to the first app that responds.
 func (p *program) call(c *cobra.Command, method, path string, in, out any) error {
 	app, err := p.client(c)
 	if err != nil {
@@ -100,7 +100,7 @@ func (p *program) call(c *cobra.Command, method, path string, in, out any) error
 	return withHint(app.Call(c.Context(), method, path, in, out))
 }
 
-// client asks the apps of the settings.
+// client returns a client of the apps in the settings.
 func (p *program) client(c *cobra.Command) (*apiclient.Client, error) {
 	if p.sharedClient != nil {
 		return p.sharedClient, nil

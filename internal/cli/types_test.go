@@ -19,14 +19,14 @@ func TestTypesAreWrittenForEditors(t *testing.T) {
 		switch text, err := os.ReadFile(settings); {
 		case err != nil || !strings.Contains(out, []string{"wrote", "unchanged", "unchanged"}[i]+" tsconfig.json"):
 			t.Errorf("time %d: settings %v, said %q", i+1, err, out)
-		case i == 0: // a user edits it
+		case i == 0: // a user edits the file
 			if !strings.Contains(string(text), "moduleResolution") || os.WriteFile(settings, []byte("{}"), 0o600) != nil {
 				t.Errorf("settings: %s", text)
 			}
 		case string(text) != "{}":
 			t.Errorf("time %d: settings were replaced by %s", i+1, text)
 		}
-		if i == 1 { // older ones are replaced
+		if i == 1 { // older files are replaced
 			for _, name := range []string{"sojourn.d.ts", "sojourn.pyi"} {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte("old"), 0o600); err != nil {
 					t.Fatal(err)

@@ -27,7 +27,7 @@ func (s shell) try(exit int, want string, args ...string) string {
 	return out
 }
 
-// read wants a command to print JSON.
+// read runs a command that must print JSON.
 func (s shell) read(out any, args ...string) {
 	s.t.Helper()
 	raw := s.try(0, "", append(args, "--json")...)
@@ -65,7 +65,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	s.try(1, `workflow ID "g" was used by a run that completed at `, "workflow", "start", "tour.greeting", "--id", "g",
 		"--input", `["Ada"]`)
 	s.try(0, "hello Bob", "workflow", "start", "tour.greeting", "--input", `["Bob"]`, "--wait")
-	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // over three runs
+	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // across three runs
 	var runs []struct {
 		Number int    `json:"run_number"`
 		Reason string `json:"closed_reason"`
@@ -74,7 +74,7 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		t.Errorf("runs of n: %+v", runs)
 	}
 
-	// A conversation: updates with an answer, a refusal and a validator's no, a query, and the end.
+	// A conversation: updates with a result, with a failure and with a validator's rejection, a query, and the end.
 	file := filepath.Join(s.dir, "arguments.json")
 	if err := os.WriteFile(file, []byte("[2]\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,8 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		"--priority", "2",
 	)
 	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one")
-	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one") // the first, again
+	// the first one, repeated
+	s.try(0, "1", "workflow", "update", "b", "add", "--input", `["pear"]`, "--request-id", "one")
 	s.try(1, "request_id_conflict", "workflow", "update", "b", "add", "--input", `["fig"]`, "--request-id", "one")
 	s.try(0, "2", "workflow", "update", "b", "add", "--input", `["fig"]`)
 	s.try(1, "update_validator_rejected", "workflow", "update", "b", "add", "--input", `["plum"]`)

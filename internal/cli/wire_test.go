@@ -12,7 +12,7 @@ import (
 type wire struct {
 	addr     string
 	refusing atomic.Bool
-	gate     sync.RWMutex // held for writing while it is cut
+	gate     sync.RWMutex // held for writing while the wire is cut
 	mu       sync.Mutex   // guards ends
 	ends     []net.Conn
 }
@@ -41,7 +41,7 @@ func newWire(t *testing.T, to ...string) *wire {
 	return w
 }
 
-// each calls do with every connection and forgets them.
+// each calls do with every connection and removes all connections.
 func (w *wire) each(do func(net.Conn)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

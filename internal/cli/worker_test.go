@@ -42,7 +42,7 @@ func newFleet(t *testing.T) *fleet {
 	return f
 }
 
-// ways runs a test with workers that reach the app over a socket, and with workers that do by plain HTTP.
+// ways runs a test with workers that connect to the app over a socket, and with workers over plain HTTP.
 func ways(t *testing.T, test func(t *testing.T, f *fleet)) {
 	for _, way := range []string{"socket", "http"} {
 		t.Run(way, func(t *testing.T) {
@@ -82,7 +82,7 @@ func (f *fleet) startWorker(more env) *process {
 	return launch(f.t, f.dir, f.worker.with(more), "worker")
 }
 
-// held waits until a worker is in the middle of the hold, and returns the ledger.
+// held waits until a worker runs the hold activity, and returns the ledger.
 func (f *fleet) held(times int) []line {
 	f.t.Helper()
 	var all []line
@@ -281,7 +281,7 @@ func TestAWorkerLeavesAnAppOfAnotherReleaseWithin10Seconds(t *testing.T) {
 			own.completed("one", own.start("one", "one", "x").RunID)
 			took := time.Since(there)
 			t.Logf("it works again after %s", took)
-			if took > 8*time.Second { // it looks each 5 s; the pause of who is held by the gate is 10 s
+			if took > 8*time.Second { // it checks every 5 s; a worker held by the gate pauses for 10 s
 				t.Errorf("it took %s", took)
 			}
 		})

@@ -62,7 +62,7 @@ func (p *program) listWorkflows() *cobra.Command {
 				q.Set("values", string(protocol.ValuesNone))
 			}
 			if filter != "" || kind != "" {
-				q.Set("partial", "true") // a search that takes long comes in parts, rather than being refused
+				q.Set("partial", "true") // a slow search returns partial results instead of an error
 			}
 			return list(p, c, listing{path: "/api/workflows", member: "workflows", query: q, page: 200, limit: limit},
 				table.Row{"workflow id", "run", "type", "status", "queue", "started", "closed", "error"},
@@ -105,7 +105,7 @@ func stuckText(v protocol.RunView) string {
 	return fmt.Sprintf("stuck since %s: %s", stamp(v.Stuck.Since), v.Stuck.Message)
 }
 
-// runPath is the path of a workflow, or of one run of it.
+// runPath returns the path of a workflow, or of one run of it.
 func runPath(id, run string) string {
 	path := "/api/workflows/" + url.PathEscape(id)
 	if run != "" {
@@ -120,7 +120,7 @@ func runFlag(c *cobra.Command, run *string) *cobra.Command {
 	return c
 }
 
-// currentRun is the run that was named, or the current one of the workflow.
+// currentRun returns the run that was named, or the current run of the workflow.
 func (p *program) currentRun(c *cobra.Command, id, run string) (string, error) {
 	if run != "" {
 		return run, nil

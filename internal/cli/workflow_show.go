@@ -76,7 +76,7 @@ func bytesText(n int) string {
 
 func (p *program) showRun(v protocol.RunView) error {
 	now, set := waitText(v.Wait, v.WaitReason), stringOf(v.Quarantined)
-	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // now contains it
+	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // the wait reason already contains it
 		set = ""
 	}
 	stuck := strings.TrimPrefix(stuckText(v), "stuck ")
@@ -213,7 +213,7 @@ func waitText(w *protocol.Wait, words *string) string {
 	return w.Say(time.Local)
 }
 
-// waitReason is the same without its subject.
+// waitReason is waitText without its subject.
 func waitReason(w *protocol.Wait, words string) string {
 	if w == nil || w.Reason.Rule().Text == "" {
 		return words
@@ -279,7 +279,7 @@ func (p *program) historyOfWorkflow() *cobra.Command {
 	return c
 }
 
-// shownValues is the query for events with decoded values: whole, or as previews.
+// shownValues returns the query for events with decoded values: complete, or as previews.
 func shownValues(full bool) url.Values {
 	q := url.Values{"decoded": {"true"}}
 	if !full {
@@ -332,7 +332,7 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		FireAt   history.Time `json:"fire_at"` // of a timer
 		history.Failure
 	}{}
-	_ = json.Unmarshal(e.Payload, &about) // one that is made otherwise is shown without
+	_ = json.Unmarshal(e.Payload, &about) // an event with another form is shown without these
 	words := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
 	place, code := stack.Place(about.Stack), ""
 	if place != "" {
