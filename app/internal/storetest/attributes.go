@@ -13,13 +13,13 @@ import (
 // their index, and checks that the store finds them after migrating up.
 func FoundAfterMigration(t *testing.T, s Suite, forget func(t *testing.T)) {
 	w := s.New(t)
-	long := "" // no database can make it short
+	long := "" // a random text, which a database cannot compress
 	for i := range 100 {
 		long += fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i)}))
 	}
 	for id, attributes := range map[string]string{
 		"a": `{"Who":"x","N":7,"Tags":["p","q"]}`, "b": `{"Who":"y"}`, "none": "",
-		"long": `{"Who":"x","Text":"` + long + `"}`, // from when values had no limit
+		"long": `{"Who":"x","Text":"` + long + `"}`, // a value from a release without a limit for values
 	} {
 		in := start(w, id)
 		in.Request.SearchAttributes = json.RawMessage(attributes)

@@ -13,7 +13,7 @@ func testBackground(t *testing.T, s Suite) {
 	w := s.New(t)
 	const ahead, behind = 10, 100
 	type batch struct{ ahead, behind int }
-	batches := map[time.Time]*batch{} // by their time; only the committer writes
+	batches := map[time.Time]*batch{} // batches by their time; only the committer writes
 	change := func(background bool) store.Transaction {
 		return store.Transaction{Background: background, Decide: func(_ store.Rows, now time.Time) (store.Writes, error) {
 			if batches[now] == nil {

@@ -20,7 +20,7 @@ var kilobyte = func() string {
 	return string(b)
 }()
 
-// inFlight is how many callers a benchmark keeps waiting at once.
+// inFlight is the number of callers that a benchmark runs at once.
 const inFlight = 128
 
 // Completions measures durable completions of plain activities that were claimed in order, ten of a run, 1 KB in and
@@ -161,7 +161,7 @@ func (w *Fixture) completeRun(b testing.TB, l store.Leased) {
 	}
 }
 
-// schedule makes n ready activities, ten of a run.
+// schedule makes n ready activities, ten per run.
 func (w *Fixture) schedule(n int) {
 	runs := make([]int, (n+9)/10)
 	each(runs, func(int) {
@@ -186,7 +186,7 @@ func (w *Fixture) schedule(n int) {
 	}
 }
 
-// backlog schedules n activities and claims them all.
+// backlog schedules n activities and leases all of them.
 func (w *Fixture) backlog(n int) []store.Leased {
 	w.schedule(n)
 	worker := NewWorker("w")
@@ -197,7 +197,7 @@ func (w *Fixture) backlog(n int) []store.Leased {
 	return leased
 }
 
-// each calls fn for every item, inFlight at a time, in order of their beginning.
+// each calls fn for every item, inFlight at a time, and starts them in order.
 func each[V any](items []V, fn func(V)) {
 	next := make(chan V)
 	var wg sync.WaitGroup

@@ -12,14 +12,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bulky is an activity with arguments of so many bytes.
+// bulky returns an activity with arguments of the given size.
 func bulky(typ, session string, bytes int) protocol.Command {
 	c := Activity(typ, session)
 	c.Arguments = payload.Payload{Blob: strings.Repeat("A", bytes)}
 	return c
 }
 
-// claimBytes claims activities for pollers, and says which went to whom.
+// claimBytes claims activities for pollers, and returns which poller received which.
 func (w *Fixture) claimBytes(kind protocol.TaskKind, pollers ...store.Poller) (got string, list []store.Leased) {
 	w.T.Helper()
 	list, err := w.S.LeaseTasks(w.T.Context(), store.LeaseRequest{
@@ -82,7 +82,7 @@ func testClaimBytes(t *testing.T, s Suite) {
 	}
 }
 
-// In a session and by priority the order holds as well, although a smaller task lies behind.
+// The order is also kept in a session and by priority, although a smaller task follows.
 func testClaimBytesInOrder(t *testing.T, s Suite) {
 	w := s.New(t)
 	a := w.Worker("a", Sessions(2, 30*time.Second))

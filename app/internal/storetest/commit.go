@@ -26,7 +26,7 @@ func start(w *Fixture, workflow string) engine.Start {
 // waiting is implemented by stores that report the length of their committer's queue.
 type waiting interface{ Waiting() int }
 
-// until waits for something to become true.
+// until waits for a condition.
 func (w *Fixture) until(what string, ok func() bool) {
 	w.T.Helper()
 	for end := time.Now().Add(2 * time.Minute); !ok(); time.Sleep(time.Millisecond) {
@@ -36,8 +36,7 @@ func (w *Fixture) until(what string, ok func() bool) {
 	}
 }
 
-// together commits changes so that they meet in one batch: the committer is held in a first change until all of them
-// wait.
+// together commits changes in one batch: the committer is blocked by a first change until all of them wait.
 func (w *Fixture) together(changes ...store.Transaction) []error {
 	entered, leave := make(chan struct{}), make(chan struct{})
 	var once, wg sync.WaitGroup
@@ -128,7 +127,7 @@ func testIsolated(t *testing.T, s Suite) {
 	w.Run(other.RunID)
 }
 
-// testGuilty brings a row that cannot be written among good ones: raw JSON that is none.
+// testGuilty adds a row that cannot be stored to valid ones: it contains invalid raw JSON.
 func testGuilty(t *testing.T, s Suite) {
 	w := s.New(t)
 	var changes []store.Transaction
@@ -243,7 +242,7 @@ func testCancelledWait(t *testing.T, s Suite) {
 	if _, err := w.S.Commit(ctx, c); err != nil && !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	// the batch after
+	// the next batch
 	w.Commit(store.Transaction{Decide: func(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }})
 	w.Run(in.RunID)
 }
@@ -359,7 +358,7 @@ func testRestart(t *testing.T, s Suite) {
 	}
 }
 
-// dump is all of a run as text.
+// dump returns the whole run as text.
 func dump(t *testing.T, r *engine.Run) string {
 	t.Helper()
 	all := map[string]any{"head": r.Head, "id": r.ID, "seq": r.LastSeq, "status": r.Status}
@@ -423,7 +422,7 @@ func testClock(t *testing.T, s Suite) {
 	if err := behind.S.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Set back by more than a minute it is followed, also over a restart.
+	// After the clock is set back by more than a minute, the store's time follows it, also over a restart.
 	if fifth := at(s.Fixture(t, "a", Options{})); second.Sub(fifth) < 59*time.Minute {
 		t.Fatalf("clock stays ahead after it was set back by an hour: %v after %v", fifth, second)
 	}

@@ -36,8 +36,7 @@ func testBatchOf64(t *testing.T, s Suite) {
 		}
 	}
 	after := w.S.Stats()
-	// The batch before, which held the committer, refused its change: it reads the clock of a shared database and nothing
-	// more.
+	// The batch before, which blocked the committer, refused its change: it only reads the clock of a shared database.
 	sent := after.Statements - before.Statements
 	if s.Shared {
 		sent--
@@ -47,7 +46,7 @@ func testBatchOf64(t *testing.T, s Suite) {
 	}
 	rows := after.Rows - before.Rows
 	t.Logf("%d statements, %d rows", sent, rows)
-	// of each run an event, its own row, and its workflow task in the place of the activity; stamps of both batches
+	// for each run an event, its own row, and its workflow task in place of the activity; the rows of both batches
 	if rows > 3*n+2 {
 		t.Errorf("64 completions wrote %d rows, want %d", rows, 3*n+2)
 	}
@@ -100,7 +99,7 @@ func testOneOf1000(t *testing.T, s Suite) {
 	w.Begun("wide", commands...)
 	leased := w.leaseAll(worker, 1000)
 	before := w.S.Stats().Reads
-	w.View(func(r store.Reader) error { // who holds a lease is told of it by it alone
+	w.View(func(r store.Reader) error { // the owner of a lease gets the notification only by this
 		one, err := r.Step(t.Context(), leased[0].Head.ID, leased[0].Activity.Seq)
 		if a, ok := one.Activities.Get(leased[0].Activity.Seq); !ok || one.Activities.Len() != 1 ||
 			a.Delivery != leased[0].Activity.Delivery {
@@ -119,7 +118,7 @@ func testOneOf1000(t *testing.T, s Suite) {
 	if read := w.S.Stats().Reads - before; read > 5 {
 		t.Errorf("%d reads for two looks at a lease", read)
 	}
-	for range 2 { // the first wakes the workflow, the second finds it awake
+	for range 2 { // the first one causes a workflow task, the second one finds it
 		before := w.S.Stats()
 		w.Finish(leased[0])
 		leased = leased[1:]
@@ -156,8 +155,8 @@ func testCold(t *testing.T, s Suite) {
 	}
 }
 
-// Of very many tasks that wait most are remembered no more when they are claimed, one after another in the order in
-// which they were scheduled: all of them after a restart.
+// If very many tasks wait, most of them are no longer cached when they are leased one after another in the order in
+// which they were scheduled; after a restart none is.
 func testClaimOfCold(t *testing.T, s Suite) {
 	w := s.New(t)
 	const wide = 200
@@ -170,7 +169,7 @@ func testClaimOfCold(t *testing.T, s Suite) {
 		w.Begun(workflow, commands...)
 	}
 	var left []string
-	// claimed claims n tasks one by one and returns the average cost: statements and round trips of the committer, and
+	// claimed leases n tasks one by one and returns the average cost: statements and round trips of the committer, and
 	// other reads.
 	claimed := func(n int) (statements, trips, reads float64) {
 		worker, before := NewWorker("w"), w.S.Stats()
@@ -200,14 +199,14 @@ func testClaimOfCold(t *testing.T, s Suite) {
 	}
 	claimed(1) // reads that happen once
 	statements, trips, _ := claimed(wide / 2)
-	if s.Shared { // what is left ready in a run of which that is not known is asked together with COMMIT
+	if s.Shared { // whether a run has more ready tasks is queried together with COMMIT if it is unknown
 		statements++
 	}
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
 	w = s.Fixture(t, "a", Options{})
-	for _, n := range []int{wide / 2, wide} { // of one run, and on into the next
+	for _, n := range []int{wide / 2, wide} { // of one run, and into the next
 		st, tr, reads := claimed(n)
 		t.Logf("%d: %.2f statements, %.2f round trips, %.2f reads; remembered %.2f, %.2f", n, st, tr, reads, statements, trips)
 		if st > statements+0.2 || tr > trips+0.2 || reads > 0.05 {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// DecideQueue is the change that decides something about a queue; a queue without a name is all of the namespace.
+// DecideQueue is the change that stores a decision about a queue; a queue without a name means the whole namespace.
 func DecideQueue(name string, in engine.QueueChange) store.Transaction {
 	k := engine.QueueKey{Namespace: Namespace, Name: name}
 	return store.Transaction{Needs: store.Keys{
@@ -51,7 +51,7 @@ func testDrained(t *testing.T, s Suite) {
 	w.None(protocol.KindActivity, old)
 	w.One(protocol.KindActivity, next)
 	w.One(protocol.KindActivity, plain)
-	// What becomes ready is not handed to a drained poller that still waits.
+	// A task that becomes ready is not dispatched to a drained poller that still waits.
 	waiting := line.Wait(old)
 	w.wide("flow2", 1)
 	select {
@@ -205,7 +205,7 @@ func testBudgetCost(t *testing.T, s Suite) {
 	}
 }
 
-// testTwoBudgets lets two apps claim from one budget at once: it is never exceeded, and both know of it.
+// testTwoBudgets lets two apps claim from one budget at once: it is never exceeded, and both apps know its usage.
 func testTwoBudgets(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

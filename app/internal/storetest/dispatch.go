@@ -34,7 +34,7 @@ type LinePoller struct {
 	lessee engine.Lessee
 	Got    chan store.Leased
 	Undone int
-	// Doubted counts deliveries of which the store does not know whether the poller received them.
+	// Doubted counts deliveries for which the store does not know whether the poller received them.
 	Doubted int
 }
 
@@ -86,7 +86,7 @@ func (l *Line) Changed(c store.Changed) {
 	l.changed = append(l.changed, c)
 }
 
-// Isolate is left to dispatchers that hand over isolated tasks.
+// Isolate is used only by dispatchers that isolate tasks.
 func (l *Line) Isolate(store.Process, bool) {}
 
 // LeaseExpired takes the worker's pollers out of the line.
@@ -136,7 +136,7 @@ func (l *Line) Missed() {
 	l.backlog, l.changed = append(l.backlog, missed), append(l.changed, store.Changed{})
 }
 
-// hints returns the hints so far and starts anew.
+// hints returns the hints so far and resets them.
 func (l *Line) hints() (backlog []string, due []time.Time, changed []store.Changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -145,10 +145,10 @@ func (l *Line) hints() (backlog []string, due []time.Time, changed []store.Chang
 	return backlog, due, changed
 }
 
-// Lessee is the poller's worker.
+// Lessee returns the poller's worker.
 func (p *LinePoller) Lessee() engine.Lessee { return p.lessee }
 
-// Overtakes is false: the line knows of no older tasks.
+// Overtakes returns false: this dispatcher knows of no older tasks.
 func (p *LinePoller) Overtakes() bool { return false }
 
 // Deliver hands the task over.
@@ -214,7 +214,7 @@ func testHandOver(t *testing.T, s Suite) {
 		t.Fatalf("an activity took %d commits, want 2", got)
 	}
 	w.None(protocol.KindWorkflow, b)
-	// A session's first task is claimed, the following ones are dispatched to the holder.
+	// A session's first task is claimed, the following ones are dispatched to the owner.
 	w.Decide(next, Activity("y", "s"))
 	y := w.One(protocol.KindActivity, a)
 	other, holder := line.Wait(b), line.Wait(a)
@@ -275,7 +275,7 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
-// One claim for two workers, of which one has no room: the store reports the tasks that it leaves for that worker,
+// In one claim for two workers, one worker has no room: the store reports the tasks that it leaves for that worker,
 // although the other one has room.
 func testLeftForTheFull(t *testing.T, s Suite) {
 	line := &Line{}
@@ -327,8 +327,8 @@ func testSilent(t *testing.T, s Suite) {
 	}
 }
 
-// A worker leaves in the batch in which a task is made ready, with its polls open here and at another app; and one
-// claims for polls that are open no more.
+// A worker deregisters in the batch in which a task becomes ready, with its polls open at this and another app; and one
+// claims for polls that are no longer open.
 func testGone(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})

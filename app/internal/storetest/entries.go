@@ -19,7 +19,7 @@ var indexesOfBefore = []string{
 	"sessions_open", "sessions_owner", "sessions_workflow", "tasks_due", "tasks_owner", "tasks_route", "tasks_session",
 }
 
-// wholeBefore are those of them that had an entry of each row, and now have one of some.
+// wholeBefore are the indexes that had an entry for each row, and now have entries for some rows only.
 var wholeBefore = []string{"run_attributes_value"}
 
 var indexDefinition = regexp.MustCompile(

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// keyed is n activities of a class, numbered in their types.
+// keyed returns n activities of a class, numbered in their types.
 func keyed(class string, weight, n int) (list []protocol.Command) {
 	for i := range n {
 		c := Activity(fmt.Sprintf("%s%d", class, i), "")
@@ -100,8 +100,8 @@ func testFairRuns(t *testing.T, s Suite) {
 	}
 }
 
-// Changes queue for a batch, and within a batch behind each other. A caller with few changes must not wait behind, or
-// in the same batch with, all changes of a caller with many.
+// Changes queue for a batch, and within a batch after each other. A caller with few changes must not wait behind, or in
+// the same batch with, all changes of a caller with many.
 func testShared(t *testing.T, s Suite) {
 	w := s.New(t)
 	order := ""

@@ -26,7 +26,7 @@ func column(field store.RunField, test store.Comparison, values ...any) store.Co
 	return store.Condition{Field: field, Test: test, Values: values}
 }
 
-// either is a choice of single conditions, not one turned around.
+// either returns a choice of single conditions, without negated ones.
 func either(of ...store.Condition) (c store.Condition) {
 	for _, one := range of {
 		c.Any = append(c.Any, []store.Condition{one})
@@ -36,8 +36,8 @@ func either(of ...store.Condition) (c store.Condition) {
 
 func not(c store.Condition) store.Condition { c.Not = true; return c }
 
-// Filters find runs by their own columns and by their search attributes, newest first, whatever leads, and page without
-// gaps.
+// Filters find runs by their own columns and by their search attributes, newest first, whichever condition leads, and
+// page without gaps.
 func testFilters(t *testing.T, s Suite) {
 	t.Run("few are read whole", func(t *testing.T) { findAndPage(t, s.New(t)) })
 	t.Run("many are walked", func(t *testing.T) { findAndPage(t, s.Fixture(t, "a", Options{FewRuns: 1})) })
@@ -63,7 +63,8 @@ func findAndPage(t *testing.T, w *Fixture) {
 			begin[i] = h.StartedAt.Micros()
 			return err
 		})
-		w.Pass(40 * time.Minute) // times are listed by the hours of starts: some of those have one run, some two, some none
+		// times are listed by the hours of starts: some hours have one run, some two, some none
+		w.Pass(40 * time.Minute)
 		if i == 5 {
 			w.Pass(5 * time.Hour)
 		}
@@ -196,7 +197,7 @@ func findAndPage(t *testing.T, w *Fixture) {
 		if strings.Join(got, " ") != c.want {
 			t.Errorf("%+v finds %v, want %s", c.where, got, c.want)
 		}
-		// Page by page it is the same list.
+		// Page by page the result is the same list.
 		var paged []string
 		var last *engine.Head
 		for range heads {
@@ -209,7 +210,7 @@ func findAndPage(t *testing.T, w *Fixture) {
 		if fmt.Sprint(paged) != fmt.Sprint(got) {
 			t.Errorf("%+v pages as %v, want %v", c.where, paged, got)
 		}
-		// And search by search, when none has the time to come to the end.
+		// The result is also the same search by search, if no search has the time to reach the end.
 		if searched := listWithoutTime(w, c.where); fmt.Sprint(searched) != fmt.Sprint(got) {
 			t.Errorf("%+v is found in parts as %v, want %v", c.where, searched, got)
 		}
@@ -225,7 +226,7 @@ func findAndPage(t *testing.T, w *Fixture) {
 	}
 }
 
-// listWithoutTime lists what satisfies some conditions in searches that have no time.
+// listWithoutTime lists runs for some conditions in searches whose time budget is zero.
 func listWithoutTime(w *Fixture, where []store.Condition) (names []string) {
 	q := store.RunQuery{Namespace: Namespace, Where: where, Limit: 100, Budget: 1}
 	for searching := true; searching; {
@@ -242,7 +243,7 @@ func listWithoutTime(w *Fixture, where []store.Condition) (names []string) {
 	return names
 }
 
-// Texts of a run that no column takes are no reason to find nothing by its build.
+// Texts that are too long for a column do not prevent a run from being found by its build.
 func testOddTexts(t *testing.T, s Suite) {
 	w := s.New(t)
 	for i, odd := range []string{`a\u0000b`, `a\ud800b`, `a\\u0000b`, `\ud83d\ude00`, `\u003c`} {
@@ -266,7 +267,7 @@ func testOddTexts(t *testing.T, s Suite) {
 	}
 }
 
-// An upsert replaces what filters find, and a run without search attributes costs nothing.
+// An upsert replaces the values that filters find, and a run without search attributes causes no additional writes.
 func testReindex(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")

@@ -23,9 +23,9 @@ type Gate struct {
 
 	mu     sync.Mutex
 	open   chan struct{} // closed while the gate is open; guarded by mu, as all below
-	at     string        // shut at the next statement with this in it; "": at none
+	at     string        // close at the next statement that contains this; "": at none
 	half   bool
-	lose   *bool       // nil: the gate shuts; else it drops a response, to the committer or to a reader
+	lose   *bool       // nil: the gate closes; else it drops a response, to the committer or to a reader
 	away   bool        // all connections are refused
 	shut   chan string // receives the SQL at which the gate shut or dropped the response
 	conns  map[net.Conn]bool
@@ -35,8 +35,8 @@ type Gate struct {
 // link is one connection through a gate.
 type link struct {
 	app, server net.Conn
-	armed       bool                   // the answer to its next COMMIT is to be lost; only forth knows
-	loses       atomic.Pointer[string] // the statement whose answer is being lost
+	armed       bool                   // the response to the next COMMIT will be dropped; used by forth only
+	loses       atomic.Pointer[string] // the statement whose response is being dropped
 }
 
 // NewGate opens a gate before a server's host:port. It ends with the test.
@@ -56,7 +56,7 @@ func NewGateAt(t testing.TB, at, target string) *Gate {
 	return g
 }
 
-// Addr is where the gate is.
+// Addr returns the gate's address.
 func (g *Gate) Addr() string { return g.ln.Addr().String() }
 
 // Shut closes the gate at the next statement of a committer that contains at, after sending half of it or nothing. The
@@ -214,7 +214,7 @@ func (g *Gate) back(l *link) {
 func (g *Gate) forth(l *link) {
 	in := bufio.NewReaderSize(l.app, 64<<10)
 	out := bufio.NewWriterSize(l.server, 64<<10)
-	statements := map[string]string{} // by the name they were prepared under
+	statements := map[string]string{} // by the name of the prepared statement
 	var committer bool
 	for first := true; ; first = false {
 		var head []byte

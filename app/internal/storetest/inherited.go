@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// goneOn completes the open task of a run with these commands and continue_as_new, and returns the run that continues.
+// goneOn completes the open task of a run with these commands and continue_as_new, and returns the next run.
 func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	return w.Commit(goingOn(run, workflow, commands...)).(string)
@@ -44,7 +44,7 @@ func childCommand(id, policy string) protocol.Command {
 	}
 }
 
-// inheritedOf lists the open children that earlier runs of a workflow id started: id, run number.
+// inheritedOf lists the open children that earlier runs of a workflow ID started: ID, run number.
 func (w *Fixture) inheritedOf(workflow string) string {
 	w.T.Helper()
 	out := ""
@@ -58,14 +58,14 @@ func (w *Fixture) inheritedOf(workflow string) string {
 	return out
 }
 
-// newsOf gives the chain the news of a child that the run started with its command seq.
+// newsOf reports the end of a child to the chain; the run started the child with its command seq.
 func newsOf(current, from string, seq int64, child string, m engine.Message) store.Transaction {
 	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
 	return Step(current, engine.InheritedReport{Message: m, Child: child}, store.Keys{Inherited: []string{child}})
 }
 
-// testInherited: the open children of a run that continues as new are rows of the chain, which stay where they are,
-// survive a restart, and go with their ends or with the end of the last run.
+// testInherited: the open children of a run that continues as new are rows of the chain. They do not move, survive a
+// restart, and are deleted when they end or when the last run ends.
 func testInherited(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Begun("parent", childCommand("early", engine.Terminate), Activity("x", ""))
@@ -119,7 +119,7 @@ func testInherited(t *testing.T, s Suite) {
 	}
 }
 
-// testInheritedDropped: with a workflow go the rows of its chain, and no others.
+// testInheritedDropped: with a workflow the rows of its chain are deleted, and no others.
 func testInheritedDropped(t *testing.T, s Suite) {
 	w := s.New(t)
 	flows := map[string]string{}
@@ -138,7 +138,7 @@ func testInheritedDropped(t *testing.T, s Suite) {
 	}
 }
 
-// testInheritedOverlay: changes of one batch see the rows that those before them left.
+// testInheritedOverlay: changes of one batch see the rows as earlier changes of the batch left them.
 func testInheritedOverlay(t *testing.T, s Suite) {
 	w := s.New(t)
 	first := w.Start("parent")

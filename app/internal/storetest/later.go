@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// KeptOfALaterBuild has the rows of a queue and of a namespace carry a member that this build does not know, and writes
-// both for other reasons: an app of the earlier build undoes nothing that was decided through one of the later.
+// KeptOfALaterBuild adds a member that this build does not know to the rows of a queue and a namespace, and changes
+// both rows: an app of an earlier build must not undo decisions that were made through a later one.
 func KeptOfALaterBuild(t *testing.T, s Suite, exec func(t *testing.T, statement string)) {
 	const member, value, added = "later", `{"x":[1]}`, `'{"later":{"x":[1]},' || substr(body, 2)`
 	key := engine.QueueKey{Namespace: Namespace, Name: "q"}

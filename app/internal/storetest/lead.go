@@ -12,8 +12,9 @@ import (
 )
 
 // FollowsInSessions checks that a step in a session soon after another step of the same run has no index entry, and
-// that readers still find what ended in the session, and when last, also in an app that did not store it. count returns
-// the number of event rows that are in the index and the number of event rows outside of it.
+// that readers still find the attempts that ended in the session, and the time of the last one, also in an app that did
+// not store it. count returns the number of event rows that are in the index and the number of event rows outside of
+// it.
 func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	apps := []*Fixture{s.Fixture(t, "a", Options{App: "one"})}
 	if s.Shared {
@@ -39,8 +40,8 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	var want []store.RunEvent
 	for i := range each {
 		app := apps[i/4%len(apps)]
-		// The last but one step writes the row's last activity and follows the step before it. So a reader has to start
-		// a second before the time in the row, and that step may only follow a recent one.
+		// The last but one step writes the row's last activity and follows the step before it. So a reader must start a
+		// second before the time in the row, and that step may only follow a recent one.
 		switch i {
 		case each - 3:
 			pass(idle/10 - 1200*time.Millisecond - 300*time.Millisecond)
@@ -92,7 +93,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 			}
 		}
 	}
-	// By its row the session is idle already; attempts that ended since then show that it is not.
+	// According to its row the session is already idle; attempts that ended since then show that it is not.
 	now, err := last.S.Now(t.Context())
 	if err != nil {
 		t.Fatal(err)

@@ -26,7 +26,7 @@ func logging(k store.AttemptKey, part int64, texts ...string) store.Transaction 
 	}}
 }
 
-// lines are the texts kept of an attempt behind a part.
+// lines returns the stored texts of an attempt after a part.
 func (w *Fixture) lines(k store.AttemptKey, after int64) string {
 	w.T.Helper()
 	out := ""
@@ -50,7 +50,7 @@ func testLogs(t *testing.T, s Suite) {
 	elsewhere := store.AttemptKey{Run: other, Seq: 2, Delivery: 1}
 	w.logged(first, 1, "one", "two")
 	w.logged(first, 2, "three\x00 \U0001F6B6")
-	w.logged(first, 2, "again") // an answer was lost: the part came before
+	w.logged(first, 2, "again") // the response was lost: the part was stored before
 	w.logged(second, 1, "four")
 	w.logged(elsewhere, 1, "five")
 	if got, want := w.lines(first, 0), "1 one;1 two;2 three\x00 \U0001F6B6;"; got != want {

@@ -17,12 +17,12 @@ import (
 // ManyRuns is the number of runs in tests of listings: enough to detect a listing that reads all of them.
 const ManyRuns = 100_000
 
-// ListedRun is one of many, made by a rule so that a test knows which of them a filter finds.
+// ListedRun is one of many generated runs; a test can compute which of them a filter finds.
 type ListedRun struct {
 	N           int
 	ID          string
 	Status      protocol.RunStatus
-	Start, End  int64 // microseconds; End is 0 while it is open
+	Start, End  int64 // microseconds; End is 0 while the run is open
 	Customer    string
 	When        int64 // microseconds
 	Rare        bool
@@ -32,7 +32,7 @@ type ListedRun struct {
 // first is when the first of them started.
 var first = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro()
 
-// MakeRun is the run with a number.
+// MakeRun returns the run with a number.
 func MakeRun(n int) ListedRun {
 	r := ListedRun{
 		N: n, ID: fmt.Sprintf("R%025d", n), Status: protocol.RunCompleted, Start: first + int64(n)*1e6,
@@ -63,7 +63,7 @@ var (
 	AttributeColumns = []string{"run_id", "name", "value", "namespace", "started_at"}
 )
 
-// Row is the run in the database.
+// Row returns the run's row.
 func (r ListedRun) Row() []any {
 	var end, key any
 	if r.End > 0 {
@@ -81,7 +81,8 @@ func (r ListedRun) Row() []any {
 // oldestOpen is the number of the open run that started first.
 const oldestOpen = ManyRuns - 500
 
-// state has a quarantined workflow task in two open runs, and the same words elsewhere in the neighbour of one.
+// state returns the state of the run: two open runs have a quarantined workflow task, and a neighbour of one of them
+// has the same words in another place.
 func (r ListedRun) state() string {
 	switch ManyRuns - r.N {
 	case 100, ManyRuns - oldestOpen:
@@ -92,7 +93,7 @@ func (r ListedRun) state() string {
 	return `{"priority":5}`
 }
 
-// build is the build that the run is pinned to, as two of three are.
+// build returns the build that the run is pinned to, as two of three runs are.
 func (r ListedRun) build() any {
 	if r.N%3 == 0 {
 		return nil
@@ -100,7 +101,8 @@ func (r ListedRun) build() any {
 	return fmt.Sprint("v", r.N/10_000)
 }
 
-// due are two times of each tenth run, months from the first run's to the last's, and the second long after the first.
+// due returns two times for each tenth run, months from the first run's to the last's, and the second long after the
+// first.
 func (r ListedRun) due() []int64 {
 	if r.N%10 != 0 {
 		return nil
@@ -109,10 +111,10 @@ func (r ListedRun) due() []int64 {
 	return []int64{at, at + 25*3600e6}
 }
 
-// weight is another number of each run, whatever its place.
+// weight returns a number that is different for each run and independent of its position.
 func (r ListedRun) weight() int { return r.N * 7919 % ManyRuns }
 
-// Attributes are the run's rows in the index of search attributes.
+// Attributes returns the run's rows in the index of search attributes.
 func (r ListedRun) Attributes() [][]any {
 	list := [][]any{
 		{r.ID, "Who", "t" + r.Customer, Namespace, r.Start},
@@ -131,12 +133,12 @@ func (r ListedRun) Attributes() [][]any {
 	return list
 }
 
-// Listing is a filter on many runs, and what it finds.
+// Listing is a filter on the generated runs, with its expected result.
 type Listing struct {
 	Name string
 	store.RunQuery
 	Finds func(ListedRun) bool
-	// Index leads to its runs; Next to those of pages behind the first, when that is another.
+	// Index is the index of its first page; Next of later pages, if it is a different one.
 	Index, Next string
 	// Reads is the most rows that one step of a plan may read.
 	Reads int
@@ -145,7 +147,9 @@ type Listing struct {
 // Limits of one step of a listing: index entries, or runs that it reads.
 const (
 	pageful = 600
-	counted = 2_010 // of a condition, until it is known to be of many: fewer than the runs that have one value of Who
+	// entries of a condition that are counted until it is known to match many runs: fewer than the runs with one value
+	// of Who
+	counted = 2_010
 	someOf  = 2_500
 	rangeOf = 52_000
 	// partOf are the times of the runs that start within 71 minutes, one in each second, and some more.
@@ -174,7 +178,7 @@ func Listings() []Listing {
 		l.Text = part
 		return l
 	}
-	// Before them are many others, so that their first page is looked for in vain among the newest.
+	// Many other runs are newer, so the search among the newest runs does not find their first page.
 	old := of(
 		"old times", "run_attributes_time", partOf, func(r ListedRun) bool { return r.When < at(40_000) },
 		when(store.Less, 40_000),

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// testManySessions writes 4,096 sessions in one change, the most that one change of heartbeats renews.
+// testManySessions writes 4,096 sessions in one change, the maximum that one heartbeat renews.
 func testManySessions(t *testing.T, s Suite) {
 	w := s.New(t)
 	for _, status := range []protocol.SessionStatus{protocol.SessionActive, protocol.SessionClosed} {

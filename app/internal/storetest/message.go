@@ -9,7 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// testOwed: what a run owes another outlives its end and a restart, is due at once, and is taken off once.
+// testOwed: a message from one run to another outlives the sender's end and a restart, is due at once, and is removed
+// once.
 func testOwed(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Begun("parent", protocol.Command{
@@ -58,7 +59,7 @@ func testOwed(t *testing.T, s Suite) {
 	}
 }
 
-// messages are the messages that are due now.
+// messages returns the messages that are due now.
 func messages(w *Fixture) (list []store.Due) {
 	w.T.Helper()
 	w.View(func(r store.Reader) error {

@@ -22,7 +22,7 @@ type model struct {
 	workers  []*engine.Worker
 	runs     []string // open
 	leased   []store.Leased
-	late     []store.Leased // whose delivery has ended
+	late     []store.Leased // leases whose delivery has ended
 	tasks    map[string]*modelTask
 	turn     int // number of the check, which makes names unique
 	sessions map[string]modelSession

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// OthersDue is how many activities of another namespace are overdue, all of them before the one of ours. As many tasks
-// as there are runs wait next to them, ManyTasks in all.
+// OthersDue is the number of overdue activities of another namespace, all of which were due before ours. As many tasks
+// as there are runs wait in addition, ManyTasks in total.
 const (
 	OthersDue = 2_000
 	ManyTasks = OthersDue + 1 + ManyRuns
@@ -24,11 +24,11 @@ var TaskColumns = []string{
 	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "due_at", "owner", "body",
 }
 
-// argued is the document of a task with arguments, as most have them. A database reads past it only by an index.
+// argued is the document of a task with arguments, as most tasks have them. A database can skip it only by an index.
 var argued = `{"type":"charge","arguments":"` + strings.Repeat("a", 600) + `"}`
 
-// MakeTask is an overdue activity: that with number OthersDue is ours, those before it are of another namespace. Those
-// behind it are ours and wait.
+// MakeTask returns an overdue activity: number OthersDue is ours, lower numbers belong to another namespace. Higher
+// numbers are ours and wait.
 func MakeTask(n int) []any {
 	if n > OthersDue {
 		n -= OthersDue + 1
@@ -51,7 +51,7 @@ var SessionColumns = []string{
 	"claimed", "terminal", "word", "body",
 }
 
-// MakeSession is a session in the database.
+// MakeSession returns a session's row.
 func MakeSession(n int) []any {
 	door, status, claimed, terminal, at := "implicit", protocol.SessionClosed, 1, 1, first+int64(n)
 	var owner, until any
@@ -161,7 +161,7 @@ func MostRead(name, namespace string) int {
 	case name == "queues up to", name == "usage": // a page
 		return 1_000
 	case name == "sessions up to":
-		return ManySessions / 10 // some of which are held, and passed on the way to as many
+		return ManySessions / 10 // some of them are held, and are read to find that many
 	case name == "sessions":
 		return ManySessions
 	case name == "oldest ready", name == "quarantined":

@@ -40,7 +40,7 @@ func (w *Fixture) events(run string, after, through int64, limit, bytes int) (li
 	return list
 }
 
-// same compares events as histories show them.
+// same compares events by their form in histories.
 func (w *Fixture) same(what string, got, want []history.Event) {
 	w.T.Helper()
 	if len(got) != len(want) {
@@ -134,7 +134,7 @@ func testPacked(t *testing.T, s Suite) {
 	w.finished(run, want)
 }
 
-// finished ends 200 of a run's activities in one batch: the outcome of each is found among those it shares rows with.
+// finished completes 200 of a run's activities in one batch: the outcome of each is found in its shared row.
 func (w *Fixture) finished(run string, want []history.Event) {
 	t := w.T
 	leased := w.leaseAll(NewWorker("w"), 200)
@@ -164,8 +164,8 @@ func (w *Fixture) finished(run string, want []history.Event) {
 	})
 }
 
-// What ended in a session is found in the order of its ends, page by page, though rows of the history hold several of
-// them; and the end of a holding counts each.
+// The attempts that ended in a session are found in the order of their ends, page by page, although rows of the history
+// contain several of them; and the end of a holding counts each one.
 func testPackedSessions(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w", Sessions(10, time.Hour))

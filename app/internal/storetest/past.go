@@ -37,7 +37,7 @@ func testHistory(t *testing.T, s Suite) {
 	if got := fmt.Sprint(page(10, 0, 3, 0)); got != "[11 12 13]" {
 		t.Fatalf("three after 10: %s", got)
 	}
-	// A page is never larger than it may be as it is sent.
+	// A page is never larger than the limit of its encoded form.
 	for _, most := range []int{1000, 3000, 9000} {
 		w.View(func(r store.Reader) error {
 			list, err := r.Events(t.Context(), run, 0, 0, 1000, most)

@@ -107,8 +107,8 @@ func testKeepers(t *testing.T, s Suite) {
 		runs[0]: {
 			{Worker: old.Key(), Incarnation: "1"}, {Worker: b.Key(), Incarnation: "1"}, {Worker: a.Key(), Incarnation: "1"},
 		},
-		runs[1]: {{Worker: old.Key(), Incarnation: "1"}}, // a process that is no more
-		runs[2]: {{Worker: b.Key(), Incarnation: "1"}},   // it has taken the first
+		runs[1]: {{Worker: old.Key(), Incarnation: "1"}}, // a process that has ended
+		runs[2]: {{Worker: b.Key(), Incarnation: "1"}},   // it has leased the first one
 	}
 	list, err := w.S.LeaseTasks(t.Context(), store.LeaseRequest{
 		Namespace: Namespace, Queue: w.Queue, Kind: protocol.KindWorkflow,

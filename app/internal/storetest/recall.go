@@ -14,15 +14,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// recall is two apps of which the first decides on cached rows while the second one changes them.
+// recall is two apps, where the first one decides with cached rows while the second one changes them.
 type recall struct {
 	one, two *Fixture
 	worker   *engine.Worker
 	n        int
 }
 
-// meddled commits a change at the first app. When it has been decided on what is remembered, and is on its way,
-// meanwhile happens. It returns how often the change was decided, and the round trips it took.
+// meddled commits a change at the first app. After it was decided with cached rows, and before it commits, it calls
+// meanwhile. It returns the number of decisions and of round trips.
 func (w *recall) meddled(make func() store.Transaction, meanwhile func()) (times int, trips int64, err error) {
 	w.one.T.Helper()
 	for range 100 {
@@ -207,14 +207,15 @@ func testRecalled(t *testing.T, s Suite) {
 			return decide(rows, now)
 		}
 		return c
-	}, func() { time.Sleep(1100 * time.Millisecond) }) // longer than a decision may be old when the server begins with it
+		// longer than the maximum age of a decision when the server begins with it
+	}, func() { time.Sleep(1100 * time.Millisecond) })
 	if want("a decision that comes late", times, 2, err, nil); second.Sub(first) < time.Second {
 		t.Errorf("it was decided at %s and again at %s", first, second)
 	}
 }
 
-// testRecalledWide holds the same of a run with many tasks, of which a batch reads at most whether they are as it
-// remembers them, whichever way it takes.
+// testRecalledWide checks the same for a run with many tasks, for which a batch reads at most whether they are as
+// cached, in either way.
 func testRecalledWide(w *recall) {
 	one, two, t := w.one, w.two, w.one.T
 	const tasks = 100
@@ -234,7 +235,7 @@ func testRecalledWide(w *recall) {
 		}
 		return c
 	}
-	var took []store.Leased // of the run
+	var took []store.Leased // tasks of the run
 	acquire := func(f *Fixture) {
 		took = nil
 		for len(took) < tasks {
@@ -242,7 +243,7 @@ func testRecalledWide(w *recall) {
 			for _, l := range all {
 				if l.Head.ID == run {
 					took = append(took, l)
-				} else { // of a run before it
+				} else { // tasks of an earlier run
 					f.Finish(l)
 				}
 			}
@@ -270,7 +271,7 @@ func testRecalledWide(w *recall) {
 	times, trips, err = w.meddled(signal, func() { acquire(two) })
 	want("a wide run that another app leased from", times, 2, trips, 4, 0, tasks, err)
 
-	// The other way of a batch, which loads: it finds the run as remembered, and then leased from.
+	// In the other way a batch loads the run: it finds the run as cached, and then a leased task.
 	load := func(meanwhile func()) error {
 		c := signal()
 		one.Do(run, engine.SignalRun{Name: "again"})
@@ -299,7 +300,7 @@ func testRecalledWide(w *recall) {
 	}
 }
 
-// testRecalledSession is the same about a session: its own row, and the tasks in it that are counted.
+// testRecalledSession checks the same for a session: its own row, and the tasks in it that are counted.
 func testRecalledSession(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
@@ -307,10 +308,10 @@ func testRecalledSession(t *testing.T, s Suite) {
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	w := &recall{one: one, two: two, worker: one.Worker("w", Sessions(100, time.Hour))}
 	var id string
-	var seen engine.Session // as the last decision had it
-	// A step in a session that is held, remembered since the one before it, with another task in it that is ready.
+	var seen engine.Session // state at the last decision
+	// A step in a held session that is cached since the previous step, with another ready task.
 	step := func() store.Transaction {
-		for _, l := range two.LeaseTasks(protocol.KindActivity, w.worker, 200) { // of a step that took two round trips
+		for _, l := range two.LeaseTasks(protocol.KindActivity, w.worker, 200) { // for a step that took two round trips
 			two.Finish(l)
 		}
 		w.n++

@@ -62,7 +62,7 @@ func UnusedRoutingKeys(t *testing.T, s Suite, count func(t *testing.T) int) {
 	w.One(protocol.KindWorkflow, worker)
 }
 
-// A routing key is removed by one app in the moment in which another, that has known it for a day, makes a task ready
+// One app removes a routing key at the moment when another app, which has known the key for a day, makes a task ready
 // in it: a claim still finds the task.
 func testTwoRoutingKeys(t *testing.T, s Suite) {
 	if !s.Shared {

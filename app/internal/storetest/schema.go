@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// NewerSchema shows that a store serves a database which a newer release has migrated, and changes nothing in it, as
-// long as that release lets it; exec runs a statement in the database and number reads one. newest is the schema that
-// this binary knows.
+// NewerSchema checks that a store serves a database which a newer release has migrated, and changes nothing in its
+// schema, if that release permits it. exec runs a statement in the database and number reads one number. newest is the
+// schema that this binary knows.
 func NewerSchema(
 	t *testing.T, newest int64, open func() (store.Store, error), exec func(statement string),
 	number func(query string) int64,

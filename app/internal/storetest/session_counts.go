@@ -33,7 +33,7 @@ func testSessionRows(t *testing.T, s Suite) {
 	if held := step("s"); held != plain {
 		t.Errorf("a step in a held session writes %d rows, without one %d", held, plain)
 	}
-	w.Pass(11 * time.Second) // of a lease of 30 s less than two thirds are left
+	w.Pass(11 * time.Second) // less than two thirds of a lease of 30 s are left
 	lease := w.row("s").LeaseUntil
 	if held := step("s"); held != plain+1 {
 		t.Errorf("a step that renews the lease writes %d rows, without a session %d", held, plain)
@@ -70,7 +70,7 @@ func holderOf(l store.Leased) engine.Holder {
 	return engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}
 }
 
-// capped is an activity in a session with a cap, in the words of the options.
+// capped returns an activity in a session with a limit, in the form of the options.
 func capped(session string, most int) protocol.Command {
 	c := Activity("x", "")
 	c.WorkerSession = &protocol.SessionOptions{SessionID: session, MaxActivities: protocol.Count(most)}
@@ -109,7 +109,7 @@ func testActivityCap(t *testing.T, s Suite) {
 					over.Add(1)
 				}
 				for _, l := range list {
-					running.Add(-1) // before it is: so never too many are counted
+					running.Add(-1) // before it ends: so the count is never too high
 					if _, err := app.S.Commit(context.Background(), Finishing(l)); err != nil {
 						t.Error(err)
 					}
@@ -124,7 +124,7 @@ func testActivityCap(t *testing.T, s Suite) {
 	}
 }
 
-// testColdCap has an app judge a session by its tasks alone: it has never seen it before.
+// testColdCap makes an app that has not cached a session decide about it by its tasks alone.
 func testColdCap(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")
@@ -146,7 +146,7 @@ func testColdCap(t *testing.T, s Suite) {
 	}
 }
 
-// lately: the row lags behind what the holder did last, and still a session counts as idle only when it is.
+// lately: the row is older than the owner's last activity, and a session still counts as idle only when it is.
 func lately(w *Fixture) {
 	a := w.Worker("a", Sessions(10, 400*tick), idle(100*tick))
 	w.flow("s")
@@ -167,8 +167,8 @@ func lately(w *Fixture) {
 	}
 }
 
-// testFirst hands the first task of a session to a poller in the commit that makes it, as long as the poller's worker
-// may hold one more.
+// testFirst dispatches the first task of a session to a poller in the commit that creates the task, if the poller's
+// worker may hold another session.
 func testFirst(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})

@@ -172,7 +172,7 @@ func testFormerHolders(t *testing.T, s Suite) {
 	w.Finish(l)
 	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "c"}, Why: "test"}))
 	restart()
-	w.Finish(w.act(w.Worker("d"))) // the last; what b has is all there is now
+	w.Finish(w.act(w.Worker("d"))) // the last one; b now holds everything
 	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "d"}, Why: "test"}))
 	restart()
 	if n := w.cleanUp(); n != 0 {

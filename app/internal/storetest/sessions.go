@@ -196,7 +196,7 @@ func workTouches(w *Fixture) {
 		row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 600*tick {
 		w.T.Fatalf("a fetch did not restart the lease: %+v", row)
 	}
-	// A late completion under a lapsed session does not touch the new holder's.
+	// A late completion under an expired holding does not change the new owner's holding.
 	w.Pass(650 * tick)
 	w.Sweep()
 	w.flow("s")
@@ -400,7 +400,7 @@ func attemptsApart(w *Fixture) {
 	short := w.Worker("short", Sessions(10, 500*tick), attempts(10_000*tick))
 	w.flow("t")
 	mine := w.act(short)
-	w.Pass(600 * tick) // now the other way round
+	w.Pass(600 * tick) // in the opposite order
 	w.Sweep()
 	w.flow("t")
 	theirs := w.act(b)
@@ -412,7 +412,7 @@ func attemptsApart(w *Fixture) {
 	}
 }
 
-// testFullWorkers claims as workers below, at and beyond their cap, and reads what they were not shown.
+// testFullWorkers claims as workers below, at and above their limit, and checks the tasks that were left for them.
 func testFullWorkers(w *Fixture) {
 	a, b := w.Worker("a", Sessions(2, time.Minute)), w.Worker("b")
 	counts := map[string][]string{}

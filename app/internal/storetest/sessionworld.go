@@ -17,12 +17,12 @@ func idle(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
 }
 
-// attempts sets how long a worker's attempts are leased.
+// attempts sets the lease of a worker's attempts.
 func attempts(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
 }
 
-// flow schedules activities in its own run, named by their sessions ("" is plain).
+// flow schedules activities in a new run, named by their sessions ("" is none).
 func (w *Fixture) flow(sessions ...string) string {
 	w.T.Helper()
 	var commands []protocol.Command
@@ -32,7 +32,7 @@ func (w *Fixture) flow(sessions ...string) string {
 	return w.Begun(w.ID(), commands...)
 }
 
-// act claims one activity for a worker.
+// act leases one activity to a worker.
 func (w *Fixture) act(worker *engine.Worker) store.Leased {
 	w.T.Helper()
 	return w.One(protocol.KindActivity, worker)
@@ -50,7 +50,7 @@ func (w *Fixture) row(id string) engine.Session {
 	return s
 }
 
-// cleanUp removes what may be removed and counts it.
+// cleanUp removes rows that may be removed and returns their number.
 func (w *Fixture) cleanUp() int {
 	w.T.Helper()
 	now, err := w.S.Now(w.T.Context())

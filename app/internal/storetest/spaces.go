@@ -31,7 +31,7 @@ func hourly() engine.CreateSchedule {
 	}}
 }
 
-// Schedules are kept with their history, are due at their times, and page by id within their namespace.
+// Schedules are stored with their history, are due at their times, and are listed by ID within their namespace.
 func testSchedules(t *testing.T, s Suite) {
 	w := s.New(t)
 	key := func(id string) engine.ScheduleKey { return engine.ScheduleKey{Namespace: Namespace, ID: id} }
@@ -108,7 +108,7 @@ func testSchedules(t *testing.T, s Suite) {
 	if got := due(); len(got) != 3 {
 		t.Errorf("due after one fired: %v", got)
 	}
-	// What was decided on another version is refused and leaves the row alone.
+	// A decision on an outdated version is refused and does not change the row.
 	_, err := w.S.Commit(t.Context(), store.Transaction{
 		Needs: store.Keys{Schedules: []engine.ScheduleKey{key("s1")}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {

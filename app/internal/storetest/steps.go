@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Fixture is a store with the steps of a test: what the control plane does, in a line each. Everything happens in one
+// Fixture is a store with the steps of a test: requests of the control plane, each as one call. All rows are in one
 // namespace, and in one queue unless the test changes it.
 type Fixture struct {
 	T     testing.TB
@@ -26,7 +26,7 @@ type Fixture struct {
 	shift atomic.Int64
 }
 
-// ids counts the run ids given out.
+// ids is the number of generated run IDs.
 var ids atomic.Int64
 
 // Namespace and Queue are where a Fixture begins.
@@ -49,7 +49,7 @@ func (s Suite) Fixture(t testing.TB, name string, o Options) *Fixture {
 	return w
 }
 
-// countAlike holds the two ways to count sessions against each other, whatever a test left of them.
+// countAlike compares the two ways of counting sessions, for the state at the end of a test.
 func countAlike(t testing.TB, s store.Store) {
 	err := s.View(context.Background(), func(r store.Reader) error {
 		all, err := r.SessionCounts(context.Background(), Namespace)
@@ -80,7 +80,7 @@ func (w *Fixture) Commit(c store.Transaction) any {
 	return a
 }
 
-// ID is a run id: distinct, and in the order of asking.
+// ID returns a new run ID; IDs are in the order of their generation.
 func (w *Fixture) ID() string { return fmt.Sprintf("%026d", ids.Add(1)) }
 
 // Start starts a run of type "flow" under a workflow id and returns its id.
@@ -98,7 +98,7 @@ func (w *Fixture) StartAs(in engine.Start) string {
 	return in.RunID
 }
 
-// ErrExists is what StartChange answers when the workflow id is taken.
+// ErrExists is the error of StartChange when the workflow ID is in use.
 var ErrExists = errors.New("workflow id is taken")
 
 // StartChange starts a run under a workflow id that has none.
@@ -165,7 +165,7 @@ func (w *Fixture) Worker(id string, change ...func(*engine.Worker)) *engine.Work
 	return row
 }
 
-// NewWorker is a worker that runs everything, with the default leases.
+// NewWorker returns a worker for all types, with the default leases.
 func NewWorker(id string, change ...func(*engine.Worker)) *engine.Worker {
 	w := &engine.Worker{
 		Namespace: Namespace, ID: id, Incarnation: "1", Status: protocol.WorkerActive, Queues: []string{Queue},
@@ -185,7 +185,7 @@ func Sessions(most int, lease time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.MaxSessions, w.SessionLease = most, lease.Microseconds() }
 }
 
-// LeaseTasks is one poll of a worker against the backlog.
+// LeaseTasks claims tasks like one poll of a worker.
 func (w *Fixture) LeaseTasks(kind protocol.TaskKind, worker *engine.Worker, most int) []store.Leased {
 	w.T.Helper()
 	l, err := w.S.LeaseTasks(w.T.Context(), store.LeaseRequest{
@@ -216,7 +216,7 @@ func (w *Fixture) None(kind protocol.TaskKind, worker *engine.Worker) {
 	}
 }
 
-// Name is the id of a leased task's delivery.
+// Name returns the ID of a leased task's delivery.
 func Name(l store.Leased) string {
 	if l.Kind == protocol.KindWorkflow {
 		return engine.TaskID(l.Head.ID, l.Head.Task.Number)
@@ -230,7 +230,7 @@ func (w *Fixture) Finish(l store.Leased) {
 	w.Commit(Finishing(l))
 }
 
-// Finishing is the change that completes a leased activity.
+// Finishing returns the change that completes a leased activity.
 func Finishing(l store.Leased) store.Transaction {
 	return Step(l.Head.ID, engine.CompleteActivity{
 		Seq: l.Activity.Seq, Holder: engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery},
@@ -238,7 +238,7 @@ func Finishing(l store.Leased) store.Transaction {
 	}, store.Keys{Activities: []int64{l.Activity.Seq}})
 }
 
-// Answering is the change that completes a leased workflow task with commands.
+// Answering returns the change that completes a leased workflow task with commands.
 func Answering(l store.Leased, commands ...protocol.Command) store.Transaction {
 	needs := store.Keys{Chain: true, AllTasks: true, Bound: true, Sessions: sessionsOf(commands)}
 	return Step(l.Head.ID, engine.CompleteTask{
@@ -247,7 +247,7 @@ func Answering(l store.Leased, commands ...protocol.Command) store.Transaction {
 	}, needs)
 }
 
-// sessionsOf are the sessions that commands name.
+// sessionsOf returns the sessions that commands name.
 func sessionsOf(commands []protocol.Command) (keys []engine.SessionKey) {
 	for _, c := range commands {
 		for _, id := range []string{c.SessionID, optioned(c)} {
@@ -273,7 +273,7 @@ func (w *Fixture) Decide(l store.Leased, commands ...protocol.Command) engine.An
 	return a
 }
 
-// Activity is a command to run an activity, in a session unless that is empty.
+// Activity returns a command to run an activity, in a session unless that is empty.
 func Activity(typ, session string) protocol.Command {
 	return protocol.Command{Type: protocol.ScheduleActivity, ActivityType: typ, SessionID: session}
 }
@@ -343,7 +343,7 @@ func (w *Fixture) View(fn func(store.Reader) error) {
 	}
 }
 
-// Sweep moves forward everything that is due, as the sweeper does, and returns what it was.
+// Sweep processes everything that is due, as the sweeper does, and returns it.
 func (w *Fixture) Sweep() []store.DueKind {
 	w.T.Helper()
 	var done []store.DueKind

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// stuckIDs lists the workflow ids of stuck runs, sorted, and checks that the count says the same.
+// stuckIDs lists the workflow IDs of stuck runs, sorted, and checks that their count is the same.
 func (w *Fixture) stuckIDs() (ids []string) {
 	w.T.Helper()
 	w.View(func(r store.Reader) error {
@@ -129,7 +129,8 @@ func testStuck(t *testing.T, s Suite) {
 		if got := marked.Stuck(); got == nil || *got != want {
 			t.Errorf("run is stuck %+v, want %+v", got, want)
 		}
-		// A step of the run leaves its mark, its end removes it from the list, and a worker removes it from the others.
+		// A step of the run does not change its mark, its end removes it from the list, and a worker removes the mark
+		// of the others.
 		w.Do(marked.ID, engine.SignalRun{Name: "s"})
 		if ids := w.stuckIDs(); len(ids) != n {
 			t.Errorf("after a signal, stuck are %v", ids)
@@ -182,7 +183,7 @@ func testFailing(t *testing.T, s Suite) {
 	fail("boom")
 	want("panics")
 	l := w.One(protocol.KindWorkflow, worker)
-	want("panics") // also while it is tried once more
+	want("panics") // also while it is retried
 	w.Decide(l, Activity("a", ""))
 	want()
 	w.One(protocol.KindActivity, worker)

@@ -18,7 +18,7 @@ import (
 // fairness class, a session and the row of its worker. The first app prepares it.
 type Traffic struct {
 	S       store.Store
-	App     string // one of a kind: it begins every id
+	App     string // unique: the prefix of every ID
 	Payload int    // bytes of a start's arguments
 
 	n     atomic.Int64
@@ -41,7 +41,7 @@ func sharedWorker() *engine.Worker {
 	return NewWorker("shared-worker", Sessions(4, 10*time.Minute), func(w *engine.Worker) { w.Queues = []string{Crowded} })
 }
 
-// Prepare makes what is shared.
+// Prepare creates the shared rows.
 func (x *Traffic) Prepare(ctx context.Context) error {
 	for _, id := range SharedRuns {
 		if _, err := x.S.Commit(ctx, StartChange(x.start(id, id, "nobody-polls"))); err != nil {
@@ -61,7 +61,7 @@ func (x *Traffic) Prepare(ctx context.Context) error {
 	return errors.Join(err, x.beat(ctx))
 }
 
-// id is a new one.
+// id returns a new ID.
 func (x *Traffic) nextID() string { return fmt.Sprintf("%s-%d", x.App, x.n.Add(1)) }
 
 func (x *Traffic) start(run, workflow, queue string) engine.Start {
@@ -89,7 +89,7 @@ func (x *Traffic) Ops() []Op {
 	return append(ops, Op{"renewal of the session", x.renew})
 }
 
-// Apart has nothing to do with what is shared.
+// Apart changes rows that are not shared.
 func (x *Traffic) Apart(ctx context.Context) error {
 	id := x.nextID()
 	_, err := x.S.Commit(ctx, StartChange(x.start(id, id, Quiet)))
@@ -126,8 +126,8 @@ func (x *Traffic) Taken() map[string]bool {
 	return x.taken
 }
 
-// step claims a workflow task, answers it with an activity in the shared session, claims an activity of that and
-// finishes it. What another app got before is none of its business.
+// step claims a workflow task, completes it with an activity in the shared session, claims one of its activities and
+// completes it. It does not wait for tasks that another app has leased.
 func (x *Traffic) step(ctx context.Context) error {
 	tasks, err := x.claim(ctx, protocol.KindWorkflow)
 	if err != nil {
@@ -172,7 +172,7 @@ func (x *Traffic) renew(ctx context.Context) error {
 	})))
 }
 
-// done takes a refusal for an answer: only a store that does not answer is at fault.
+// done accepts a refusal as a response: only a store that does not respond is an error.
 func (x *Traffic) done(_ any, err error) error {
 	if err != nil && protocol.ReasonOf(err) != "" && protocol.ReasonOf(err) != protocol.ReasonStoreUnavailable {
 		return nil

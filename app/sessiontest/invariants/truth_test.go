@@ -61,7 +61,7 @@ type truthCase struct {
 	row
 	t     *testing.T
 	ns    string
-	gated bool // the holder's polls say another release from now on
+	gated bool // from now on the owner's polls have another release
 }
 
 func (s *truthCase) play() {
@@ -123,7 +123,7 @@ func (s *truthCase) want(name, what string, got bool) {
 // stage starts the run. For a row about a first task it schedules that task, else a task without requirements for the
 // owner.
 func (s *truthCase) stage() string {
-	if s.task == "first" && s.session == "explicit" { // then the session itself requires it
+	if s.task == "first" && s.session == "explicit" { // in this case the session itself requires it
 		start := protocol.Command{
 			Type: protocol.StartSession, WorkerSession: &protocol.SessionOptions{MaxActivities: 1}, Requirements: s.required(),
 		}
@@ -163,7 +163,7 @@ func (s *truthCase) wanted(started string) protocol.Command {
 	return c
 }
 
-// becomes puts the owner into its state.
+// becomes puts the owner into the given state.
 func (s *truthCase) becomes(b *broker.Broker) {
 	ctx := s.t.Context()
 	switch s.holder {
