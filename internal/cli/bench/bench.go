@@ -17,17 +17,17 @@ import (
 type Options struct {
 	Scenarios []string // ids; empty: all
 	Stores    []string // sqlite, postgres
-	Postgres  string   // URL of a server where databases can be made
-	Runs      int      // of each; the median is reported
-	Large     bool     // the largest sizes of what grows as well
-	Sizes     []int    // of what grows, instead of all; empty: all
-	Data      string   // folder that keeps the filled databases that may be measured another time; empty: none
+	Postgres  string   // URL of a server where databases can be created
+	Runs      int      // runs of each scenario; the median is reported
+	Large     bool     // also measure the largest sizes of growing data
+	Sizes     []int    // sizes of growing data to measure; empty: all
+	Data      string   // folder that keeps filled databases for later measurements; empty: none
 	Quick     bool     // fewer operations and runs, for a quick check
-	Version   string   // of the program, for the record
+	Version   string   // version of the program, for the record
 	// Program is the command that starts this program as an app without its settings, which P12 needs. Empty: P12
 	// fails.
 	Program  []string
-	Profile  string // folder for a profile of the processors of each scenario, and a flame graph of it; empty: none
+	Profile  string // folder for a CPU profile of each scenario, with a flame graph; empty: none
 	Progress func(done, all int, what string)
 	// Figure is called with the intermediate result of a growing scenario after each of its runs, so that results
 	// remain if later runs time out; nil: no call.
@@ -50,14 +50,14 @@ type Result struct {
 	P99         float64   `json:"p99_ms"`
 	CPU         float64   `json:"cpu_ms_per_op"`
 	Limit       Limit     `json:"limit"`
-	OfLimit     float64   `json:"of_limit"` // the part of what the limit that binds allows
+	OfLimit     float64   `json:"of_limit"` // part of the limit that applies
 	Runs        []float64 `json:"runs"`
-	Size        int       `json:"size,omitempty"` // how much there was of SizeOf, in what measures growth
+	Size        int       `json:"size,omitempty"` // size of the data that SizeOf names, in measurements of growth
 	SizeOf      string    `json:"size_of,omitempty"`
 	Cores       int       `json:"cores"`
 	Go          string    `json:"go"`
-	Version     string    `json:"version"` // of Sojourn
-	Date        string    `json:"date"`    // of the first run, UTC
+	Version     string    `json:"version"` // version of Sojourn
+	Date        string    `json:"date"`    // date of the first run, UTC
 }
 
 // Limit holds the limits of machine and store, measured in the same run.
@@ -71,11 +71,11 @@ type Limit struct {
 // the limits that bound the scenario.
 type scenario struct {
 	id, transport, unit string
-	only                string // the database it is of; empty: all
+	only                string // the only database that it is measured on; empty: all
 	n, quick            int
-	figure              func(sample) float64 // nil: operations a second
-	more                []figure             // of the same runs
-	most                int                  // runs, where one takes long; 0: as many as asked for
+	figure              func(sample) float64 // nil: operations per second
+	more                []figure             // further figures of the same runs
+	most                int                  // maximum number of runs, if one takes long; 0: the configured number
 	rests               bool                 // nothing is done: an operation is a tick of looking
 	options             func(*nodeOptions)
 	measure             func(ctx context.Context, n *node, ops int) (sample, error)
@@ -92,12 +92,12 @@ type sample struct {
 	elapsed    time.Duration
 	each       []time.Duration
 	without    []time.Duration // without the measured feature
-	used       time.Duration   // of the processors, where that is what is measured
-	plain      time.Duration   // the same without what is measured
+	used       time.Duration   // processor time, if it is measured
+	plain      time.Duration   // the same without the measured feature
 	client     time.Duration   // processor time of the caller's process
 	database   time.Duration   // processor time of the database server
-	more       []float64       // of them than without what is measured, in percent, by pairs of turns
-	off        float64         // how far it is from what it should be, in percent
+	more       []float64       // additional processor time in percent, by pairs of turns
+	off        float64         // difference from the expected value in percent
 	commits    int64
 	roundTrips int64
 	statements int64 // and reads

@@ -32,7 +32,7 @@ const fleetName = "sojourn-bench-fleet"
 // measurements use few.
 type resting struct {
 	workers, sessions, sleepers int
-	settle                      time.Duration // from the last thing done until it counts as rest
+	settle                      time.Duration // time from the last activity until the app counts as idle
 	tick                        time.Duration // one operation of the scenario: a tick of this length
 }
 
@@ -52,7 +52,7 @@ func (r resting) fleet() int {
 	return 20
 }
 
-// registerIdle adds workflows that, once they are where they are to be, stay there.
+// registerIdle adds workflows that wait in a certain state once they have reached it.
 func registerIdle(r *worker.Registry, there func()) {
 	const long = 30 * 24 * time.Hour
 	r.Workflow("sleeper", func(ctx workflow.Context) error {
@@ -117,7 +117,7 @@ func asleep(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
 }
 
-// stay measures an app once size workflows have reached the state in which they stay.
+// stay measures an app once size workflows wait in their state.
 func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
@@ -186,7 +186,7 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 		return err
 	}
 	n.atEnd = append(n.atEnd, func() error {
-		_ = in.Close() // which ends it
+		_ = in.Close() // this ends the process
 		late := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
 		defer late.Stop()
 		return c.Wait()

@@ -28,7 +28,7 @@ func registerInheriting(r *worker.Registry) {
 	})
 }
 
-// inheriting measures a workflow that handles one signal in each of its runs, while the others wait.
+// inheriting measures a workflow that handles one signal in each of its runs, while the other signals wait.
 func inheriting(ctx context.Context, n *node, signals int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()

@@ -27,7 +27,7 @@ const keptFor = 20 * 24 * time.Hour
 
 const (
 	keptNamespace = "default"
-	openOf        = 50 // of as many runs one is open, by the end twice that
+	openOf        = 50 // one run in this many is open, and at the end of the period twice as many
 	buyers        = 50_000
 )
 
@@ -96,7 +96,7 @@ func keptNumber(n, all int, now time.Time) keptRun {
 	if n%5_000 == 11 {
 		k.values["Campaign"] = fmt.Sprint("spring-", n%3)
 	}
-	h.SearchAttributes, _ = json.Marshal(k.values) // texts, numbers and lists of them: nothing that cannot be written
+	h.SearchAttributes, _ = json.Marshal(k.values) // texts, numbers and lists of them: encoding cannot fail
 	k.head = h
 	if h.Status.Open() && r.IntN(2) == 0 {
 		k.task = &engine.Activity{
@@ -107,7 +107,7 @@ func keptNumber(n, all int, now time.Time) keptRun {
 	return k
 }
 
-// keptID is the workflow id of run n.
+// keptID returns the workflow ID of run n.
 func keptID(kind string, n int) string { return fmt.Sprintf("%s-%07d", kind, n) }
 
 // The columns that a run fills, by table.
@@ -182,9 +182,9 @@ func createRuns(ctx context.Context, n *node, size int, report func(there int)) 
 	return keepInSQLite(ctx, n.path, size, report)
 }
 
-// kept calls write with the rows of some runs after the other, in the order of keptColumns.
+// kept calls write with the rows of consecutive runs, in the order of keptColumns.
 func kept(size int, report func(there int), write func(table int, rows [][]any) error) error {
-	now := time.Now().Truncate(time.Microsecond) // as the last run tells it to who looks for them another day
+	now := time.Now().Truncate(time.Microsecond) // the last run contains this time, from which later searches start
 	for from := 0; from < size; from += reportEvery {
 		var all [4][][]any
 		for n := from; n < min(size, from+reportEvery); n++ {
@@ -220,7 +220,7 @@ func keepInPostgres(ctx context.Context, server string, size int, report func(in
 	if err != nil {
 		return err
 	}
-	_, err = c.Exec(ctx, "VACUUM ANALYZE workflows, runs, run_attributes, tasks") // as its autovacuum would, later
+	_, err = c.Exec(ctx, "VACUUM ANALYZE workflows, runs, run_attributes, tasks") // as its autovacuum would do later
 	return err
 }
 

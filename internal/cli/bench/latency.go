@@ -186,8 +186,8 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 	return all, nil
 }
 
-// crowd starts a workflow whose tasks wait for the one place in their session, and returns its id once the first has
-// that place.
+// crowd starts a workflow whose tasks wait for the single slot of their session, and returns its ID once the first task
+// has the slot.
 func (n *node) crowd(ctx context.Context) (string, error) {
 	a, err := n.app.Broker().Start(ctx, protocol.StartRequest{WorkflowType: "crowd"})
 	if err != nil {

@@ -25,7 +25,7 @@ type search struct {
 	partial bool
 }
 
-// seeker makes filters at random, the same at every size.
+// seeker makes random filters, the same ones at every size.
 type seeker struct {
 	*rand.Rand
 	size int
@@ -47,7 +47,7 @@ func (s *seeker) span(name string, part float64) string {
 	return fmt.Sprintf("%s BETWEEN '%s' AND '%s'", name, s.ago(from), s.ago(from-part))
 }
 
-// few is the part of the time in which about 200 runs begin.
+// few is the fraction of the time in which about 200 runs start.
 func (s *seeker) few() float64 { return 200 / float64(max(s.size, 2_000)) }
 
 func searches() []search {
@@ -163,7 +163,7 @@ const (
 	deepPage  = "a deep page"
 	wholePage = "whole or too broad"
 	listPage  = 50
-	deepPages = 20 // of 200 runs each lie before a deep page
+	deepPages = 20 // number of pages of 200 runs before a deep page
 )
 
 // listings returns the parts that measure each search: its first page and a deep page; for searches without an index,
@@ -176,7 +176,7 @@ func listings() (parts []growingPart) {
 		}
 		for _, way := range ways {
 			ops := fixed(100, 5)
-			switch way { // to get there, or to give up, takes long
+			switch way { // reaching the page, or failing to, takes long
 			case deepPage:
 				ops = fixed(10, 3)
 			case wholePage:
@@ -225,7 +225,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 	if err != nil || len(newest.Workflows) == 0 {
 		return sample{}, fmt.Errorf("the database has no runs: %w", err)
 	}
-	now := newest.Workflows[0].StartedAt.Time               // of the runs, which may be there for long
+	now := newest.Workflows[0].StartedAt.Time               // of the runs, which may be from an earlier measurement
 	seek := &seeker{rand.New(rand.NewPCG(1, 2)), size, now} //nolint:gosec // nothing is to be kept secret
 	all := sample{each: make([]time.Duration, ops)}
 	for i := range ops {
@@ -239,7 +239,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 			}
 		}
 		_, took, err := list(q)
-		if err != nil && !tooBroad(err) { // that is measured as well: it took as long as that may take
+		if err != nil && !tooBroad(err) { // this is measured as well: the search used its whole time budget
 			return all, fmt.Errorf("%s: %w", q.Get("query"), err)
 		}
 		all.each[i], all.elapsed = took, all.elapsed+took
@@ -255,7 +255,7 @@ func deepen(q url.Values, list func(url.Values) (protocol.ListResponse, time.Dur
 	defer q.Set("page_size", fmt.Sprint(listPage))
 	for range deepPages {
 		a, _, err := list(q)
-		if tooBroad(err) { // no further: the page that is too broad is what is measured
+		if tooBroad(err) { // no further page: the page with the error is measured
 			break
 		}
 		if err != nil {

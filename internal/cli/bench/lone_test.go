@@ -17,7 +17,7 @@ func TestALoneWorkflowCostsTheStoreNoMoreThanItDid(t *testing.T) {
 	onStores(t, func(t *testing.T, kind string, n *node) {
 		atMost := most[kind]
 		const ops = 40
-		if _, err := together(1)(t.Context(), n, 5); err != nil { // what is written once
+		if _, err := together(1)(t.Context(), n, 5); err != nil { // without the statements that run only once
 			t.Fatal(err)
 		}
 		before := n.app.Store().Stats()

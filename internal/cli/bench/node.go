@@ -35,39 +35,40 @@ type nodeOptions struct {
 	postgres string
 	worker   string // "", in-process, socket
 	workers  int    // 1 when 0
-	apps     int    // on one database, each with a worker on a separate queue; 1 when 0
-	database string // of apps after the first
-	kept     string // the file that tells where its database stays, once it is filled; empty: it goes with the node
-	queue    string // of the worker; empty: the default
-	sessions int    // most that a worker holds; 10 when 0
+	apps     int    // number of apps on one database, each with a worker on a separate queue; 0: 1
+	database string // database of apps after the first
+	// file that contains the location of its filled database; empty: the database is removed with the node
+	kept     string
+	queue    string // queue of the worker; empty: the default
+	sessions int    // maximum number of sessions of a worker; 0: 10
 	quick    bool   // quick check with smaller sizes
 	program  []string
 	more     func(*worker.Registry) // registrations in addition to the workflows of the scenarios
 	log      zerolog.Logger
 }
 
-// node is an app on its own database, with a worker if the scenario wants one.
+// node is an app on a separate database, with a worker if the scenario needs one.
 type node struct {
 	app      *app.App
 	dir      string
-	path     string                      // of its database, if that is a file
-	kept     string                      // as the options say
-	server   string                      // URL of its database; empty: path is it
+	path     string                      // path of its database, if that is a file
+	kept     string                      // as in the options
+	server   string                      // URL of its database; empty: the database is at path
 	drop     func(context.Context) error // removes the database
-	stop     context.CancelFunc          // of the app
+	stop     context.CancelFunc          // ends the app
 	ended    chan error
-	rest     context.CancelFunc // of its workers
+	rest     context.CancelFunc // ends its workers
 	workers  errgroup.Group
-	queue    string         // of its worker
-	quick    bool           // as the options say
-	long     string         // the workflow whose history is replayed
-	program  []string       // as the options say
-	prepared bool           // what is measured is there
-	there    atomic.Int64   // workflows that are where they stay
+	queue    string         // queue of its worker
+	quick    bool           // as in the options
+	long     string         // workflow ID of the run whose history is replayed
+	program  []string       // as in the options
+	prepared bool           // the measured data exists
+	there    atomic.Int64   // number of workflows that wait in their state
 	atEnd    []func() error // ends additional processes before the app
-	others   []*node        // further apps on its database
+	others   []*node        // other apps on its database
 	caller   *callerProcess // starts workflows and waits for their results; nil: not started
-	trips    atomic.Int64   // round trips the scenario made
+	trips    atomic.Int64   // number of round trips of the scenario
 
 	arrivals arrivals
 	passages passages
@@ -135,7 +136,7 @@ func openNode(ctx context.Context, o nodeOptions) (*node, error) {
 	return n, nil
 }
 
-// work starts a Go worker of this id with the workflows of the scenarios.
+// work starts a Go worker with this ID and the workflows of the scenarios.
 func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	registry := worker.NewRegistry()
 	register(registry)
@@ -172,7 +173,7 @@ func (n *node) work(ctx context.Context, o nodeOptions, id string) error {
 	return w.WaitReady(ctx)
 }
 
-// database makes an empty database on the server and remembers to drop it.
+// database creates an empty database on the server, which is dropped later.
 func (n *node) database(ctx context.Context, server string) (string, error) {
 	if server == "" {
 		return "", errors.New("postgres requires the URL of a server; set --postgres or SOJOURN_TEST_POSTGRES")
@@ -208,7 +209,7 @@ func (n *node) close() error {
 	for _, end := range n.atEnd {
 		all = append(all, end())
 	}
-	for _, other := range n.others { // before the database goes
+	for _, other := range n.others { // before the database is dropped
 		all = append(all, other.close())
 	}
 	// Stop the workers first: without an app, a worker retries to deregister until its drain times out.

@@ -13,11 +13,11 @@ import (
 
 // profiles are CPU profiles that were recorded during the runs of a scenario.
 type profiles struct {
-	dir string // empty: none are made
+	dir string // empty: no profiles
 	all []*profile.Profile
 }
 
-// begin starts a profile, which end adds to the others.
+// begin starts a profile, which end adds to the previous ones.
 func (p *profiles) begin() (end func() error, err error) {
 	if p.dir == "" {
 		return func() error { return nil }, nil

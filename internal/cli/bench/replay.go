@@ -19,7 +19,8 @@ const (
 	replayedQuick = 2_000
 )
 
-// registerReplay adds the workflow whose history is replayed: activities in rounds, so that it is made quickly.
+// registerReplay adds the workflow whose history is replayed: activities in rounds, so that the history is created
+// quickly.
 func registerReplay(r *worker.Registry) {
 	r.Workflow("rounds", func(ctx workflow.Context, activities int) error {
 		for left := activities; left > 0; left -= parallel {
@@ -69,7 +70,7 @@ func replays(ctx context.Context, n *node, ops int) (sample, error) {
 	})
 }
 
-// history is all of a run's events.
+// history returns all events of a run.
 func (n *node) history(ctx context.Context, id string) (all []history.Event, err error) {
 	q := protocol.HistoryQuery{Target: protocol.Target{WorkflowID: id}, PageSize: 1000}
 	for {
@@ -85,8 +86,8 @@ func (n *node) history(ctx context.Context, id string) (all []history.Event, err
 	}
 }
 
-// seconds is the time of an operation.
+// seconds returns the time of an operation.
 func seconds(s sample) float64 { return percentile(s.each, 50).Seconds() }
 
-// last is the time until the last operation, in seconds.
+// last returns the time until the last operation, in seconds.
 func last(s sample) float64 { return percentile(s.each, 100).Seconds() }

@@ -25,12 +25,12 @@ import (
 const (
 	echoName     = "sojourn-frame-echo" // first argument of the process that only echoes frames
 	echoActivity = "sojourn.bench.echo" // Go handler that returns its argument
-	bare         = "frames"             // stands for a runtime where frames are only echoed
+	bare         = "frames"             // stands for a runtime that only echoes frames
 )
 
 // SandboxOptions of a measurement of executors.
 type SandboxOptions struct {
-	Runtimes []string // of sandbox.Runtime…; empty: all there are
+	Runtimes []string // names as in sandbox.Runtime…; empty: all available ones
 	Levels   []string // process, confined; empty: both
 	Cgroup   string   // sandbox.CgroupNone: executors without control groups, where there could be some
 	Quick    bool     // fewer calls, for a quick check
@@ -101,13 +101,13 @@ type sandboxCase struct {
 	cold     bool // every call starts an executor
 	n, quick int
 	input    any
-	after    time.Duration // of an echo of frames: it works so long until it answers, as handlers do
+	after    time.Duration // of an echo of frames: it works for this long before it responds, as handlers do
 }
 
 // sandboxCases have inputs as in real programs: lists of records with short names, numbers, nested lists and text.
 func sandboxCases() []sandboxCase {
 	records := func(bytes int) any {
-		const each = 180 // of the record below, encoded
+		const each = 180 // size of the record below, encoded
 		all := make([]any, bytes/each)
 		for i := range all {
 			all[i] = map[string]any{
@@ -386,7 +386,7 @@ func echoFrames() error {
 			return nil //nolint:nilerr // the other side left, as it does when it has measured
 		}
 		for began := time.Now(); time.Since(began) < time.Duration(f.Attempt)*time.Microsecond; {
-			continue // at work
+			continue // the process is busy
 		}
 		if head, err = frame.AppendHead(head[:0], &f, frame.DefaultLimits); err != nil {
 			return err

@@ -72,7 +72,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, nil
 }
 
-// dailyAt makes a schedule that starts a workflow at this second of every day.
+// dailyAt creates a schedule that starts a workflow at this second of every day.
 func (n *node) dailyAt(ctx context.Context, id, queue string, due time.Time) error {
 	in, err := input()
 	if err != nil {

@@ -71,7 +71,7 @@ func startsAndWaits() (all []scenario) {
 // perOperation returns the milliseconds of processor time of one operation.
 func (s sample) perOperation(used time.Duration) float64 { return millis(used) / float64(len(s.each)) }
 
-// startAndWait has the caller's process run workflows.
+// startAndWait makes the caller's process run workflows.
 func (n *node) startAndWait(ctx context.Context, c call) (s sample, err error) {
 	if n.caller == nil {
 		if n.caller, err = startCaller(n.app.URL()); err != nil {
@@ -143,7 +143,7 @@ func (p *callerProcess) call(in call, out *called) error {
 }
 
 func (p *callerProcess) close() error {
-	_ = p.in.Close() // which ends it
+	_ = p.in.Close() // this ends the process
 	late := time.AfterFunc(30*time.Second, func() { _ = p.cmd.Process.Kill() })
 	defer late.Stop()
 	return p.cmd.Wait()
@@ -251,7 +251,8 @@ const clockTick = 10 * time.Millisecond
 
 // processorTime parses /proc/PID/stat: the process, its parent, and its processor time with that of ended children.
 func processorTime(stat string) (pid, parent int, used time.Duration, err error) {
-	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')') // the name between them has any characters
+	// the name between the parentheses may contain any characters
+	open, end := strings.IndexByte(stat, '('), strings.LastIndexByte(stat, ')')
 	if open < 0 || end < 0 {
 		return 0, 0, 0, fmt.Errorf("not the content of /proc/PID/stat: %q", stat)
 	}

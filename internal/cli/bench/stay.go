@@ -15,7 +15,7 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-// filled is the database that stays for this node, if it is there with all that is measured.
+// filled returns the kept database for this node, if it exists with all measured data.
 func (n *node) filled() (database string, there bool) {
 	if n.kept == "" {
 		return "", false
@@ -24,7 +24,7 @@ func (n *node) filled() (database string, there bool) {
 	return strings.TrimSpace(string(raw)), err == nil
 }
 
-// place makes room for its file.
+// place creates the folder of its file.
 func (n *node) place() error {
 	if n.kept == "" {
 		return nil
@@ -57,7 +57,7 @@ func (n *node) stays() error {
 		if err != nil {
 			return err
 		}
-		database = path.Base(u.Path) // without the server, which may have another address by then, and its password
+		database = path.Base(u.Path) // without the server, whose address and password may have changed by then
 	}
 	n.drop = nothing
 	return os.WriteFile(n.kept, []byte(database+"\n"), 0o600)

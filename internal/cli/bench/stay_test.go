@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// A database that was filled is measured again as it is, and one whose filling was cut off is filled anew.
+// A filled database is measured again without changes, and a database whose filling was interrupted is filled again.
 func TestAFilledDatabaseServesAnotherDay(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {

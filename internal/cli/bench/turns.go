@@ -35,7 +35,7 @@ func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all samp
 	return all, nil
 }
 
-// counted is many plus the processor time.
+// counted is many with the processor time.
 func counted(ops, atOnce int, do func() error) (sample, error) {
 	runtime.GC()
 	before := cpuTime()

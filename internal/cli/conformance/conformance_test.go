@@ -36,7 +36,7 @@ func cases(t *testing.T) []conformance.Case {
 
 func start(t *testing.T, database string) *apptest.App {
 	return apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
-		o.NoAuth, o.Token, o.MaxPolls = false, token, 1 // no case holds two
+		o.NoAuth, o.Token, o.MaxPolls = false, token, 1 // no case needs two of them
 	}})
 }
 
@@ -48,7 +48,8 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 		o := conformance.Options{URL: a.URL(), Token: token, With: []string{"max-polls=1"}, Around: func(
 			c conformance.Case, s conformance.Step, send func() error,
 		) error {
-			if s.Answer.Status < 400 || len(s.Meanwhile) > 0 { // what a held request waits for may change something
+			// the event that a held request waits for may change rows
+			if s.Answer.Status < 400 || len(s.Meanwhile) > 0 {
 				return send()
 			}
 			refused++
@@ -58,7 +59,7 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 			}
 			var but []string
 			if strings.HasSuffix(c.Name, "the run waits for its repair") && s.Answer.Status == http.StatusUnprocessableEntity {
-				but = []string{"runs"} // its row says so, and nothing else does
+				but = []string{"runs"} // only the run's row records it
 			}
 			after := a.Dump()
 			if len(before["workers"]) == len(after["workers"]) {
@@ -120,7 +121,7 @@ func TestWithoutAuthenticationItsCasesAreSkipped(t *testing.T) {
 	}
 }
 
-// changed serves an app's answers with one thing wrong about them.
+// changed returns an app's responses with one error in them.
 func changed(t *testing.T, a *apptest.App, change func(*http.Response, []byte) []byte) string {
 	t.Helper()
 	to, err := url.Parse(a.URL())
@@ -133,7 +134,7 @@ func changed(t *testing.T, a *apptest.App, change func(*http.Response, []byte) [
 		r.Out.Header.Set("Accept-Encoding", "identity")
 	}}
 	proxy.ModifyResponse = func(res *http.Response) error {
-		if res.Header.Get("Content-Type") == "text/event-stream" { // it may have no end
+		if res.Header.Get("Content-Type") == "text/event-stream" { // the stream may have no end
 			return nil
 		}
 		raw, err := io.ReadAll(res.Body)
@@ -154,7 +155,7 @@ func TestAServerThatIsWrongInOneThingFailsTheCasesAboutIt(t *testing.T) {
 	a := start(t, "")
 	for name, c := range map[string]struct {
 		change func(*http.Response, []byte) []byte
-		fails  string // one of the cases that must notice
+		fails  string // one of the cases that must fail
 	}{
 		"a start answers 200": {func(res *http.Response, raw []byte) []byte {
 			if res.StatusCode == 201 && strings.HasSuffix(res.Request.URL.Path, "/workflows") {

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// decode reads JSON with its numbers as they are written.
+// decode parses JSON and keeps numbers in their original form.
 func decode(raw []byte) (any, error) {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -156,7 +156,7 @@ func operate(at, name string, arg, value any) error {
 	return fmt.Errorf("%s: unknown operator %s in the pattern", at, name)
 }
 
-// operator is the one of an object that is {"$name": argument}.
+// operator returns the operator of an object of the form {"$name": argument}.
 func operator(p map[string]any) (name string, arg any, ok bool) {
 	if len(p) != 1 {
 		return "", nil, false

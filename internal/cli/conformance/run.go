@@ -19,12 +19,12 @@ import (
 
 // Options of a run.
 type Options struct {
-	URL    string // of the server, without /api
-	Token  string // may do everything; empty: none is sent
+	URL    string // URL of the server, without /api
+	Token  string // token with all rights; empty: none is sent
 	Client *http.Client
 	Only   string         // contract or sojourn; empty: both
-	Filter *regexp.Regexp // of ids; nil: all
-	With   []string       // settings that the server was started with, as cases name them: max-polls=1
+	Filter *regexp.Regexp // pattern of case IDs; nil: all cases
+	With   []string       // settings of the server, as cases name them: max-polls=1
 	// Done is called after each case.
 	Done func(Result)
 	// Around wraps the requests of a case's steps, for tests that check more than HTTP; nil: no wrapper.
@@ -91,7 +91,7 @@ func (r *runner) lacks(c Case) string {
 	return ""
 }
 
-// Selected are the cases of a part whose ids match.
+// Selected returns the cases of a part whose IDs match.
 func Selected(cases []Case, only string, filter *regexp.Regexp) []Case {
 	return slices.DeleteFunc(slices.Clone(cases), func(c Case) bool {
 		return only != "" && c.Part != only || filter != nil && !filter.MatchString(c.ID())
@@ -100,7 +100,7 @@ func Selected(cases []Case, only string, filter *regexp.Regexp) []Case {
 
 type runner struct {
 	Options
-	open bool // no token is asked for
+	open bool // the server requires no token
 }
 
 // probe checks whether the server responds, and whether it requires a token.
@@ -192,7 +192,8 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 // patience is the time for which a step with Eventually is repeated.
 const patience = 30 * time.Second
 
-// answered sends a step's request and judges the answer; one that is meant to fit eventually, until it does.
+// answered sends a step's request and checks the response; with eventually, it repeats the request until the response
+// matches.
 func (r *runner) answered(ctx context.Context, s Step, vars map[string]any) error {
 	for end := time.Now().Add(patience); ; {
 		a, err := r.during(ctx, s, vars)
@@ -230,7 +231,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 		if err := r.step(ctx, inner, vars); err != nil {
 			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.requestLine(vars), err)
 			select {
-			case early := <-sentRequests: // which may be why
+			case early := <-sentRequests: // the response may have arrived because of that
 				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)
 			default:
 				return answer{}, err
@@ -241,7 +242,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 	return done.answer, done.error
 }
 
-// states are the answers that must not change.
+// states returns the responses that must not change.
 func (r *runner) states(ctx context.Context, paths []string, vars map[string]any) ([]any, error) {
 	list := make([]any, len(paths))
 	for i, path := range paths {
@@ -251,7 +252,7 @@ func (r *runner) states(ctx context.Context, paths []string, vars map[string]any
 			return nil, err
 		}
 		if part != "" {
-			a.body, _ = resolvePointer(a.body, part) // nothing there is a state, too
+			a.body, _ = resolvePointer(a.body, part) // a missing part is a state, too
 		}
 		list[i] = map[string]any{"status": json.Number(fmt.Sprint(a.status)), "body": a.body}
 	}
@@ -320,7 +321,7 @@ type answer struct {
 	status int
 	header http.Header
 	raw    []byte
-	body   any // nil when it is no JSON
+	body   any // nil if it is not JSON
 }
 
 func (r *runner) send(ctx context.Context, q Request, vars map[string]any) (answer, error) {

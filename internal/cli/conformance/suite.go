@@ -13,7 +13,7 @@ import (
 
 // The parts a case may belong to.
 const (
-	Contract = "contract" // what published clients rely on
+	Contract = "contract" // behaviour that published clients rely on
 	Sojourn  = "sojourn"  // extensions of Sojourn
 )
 
@@ -21,7 +21,7 @@ const (
 type Suite struct {
 	Suite string            `json:"suite"`
 	About string            `json:"about"`
-	Part  string            `json:"part"`            // contract or sojourn, of every case that does not say its own
+	Part  string            `json:"part"`            // contract or sojourn, for every case without its own part
 	Given map[string][]Step `json:"given,omitempty"` // beginnings that several cases share, by name
 	Cases []Case            `json:"cases"`
 }
@@ -52,9 +52,9 @@ type Step struct {
 	// Eventually repeats the request, for at most half a minute, until its response matches, because its effect takes a
 	// moment.
 	Eventually bool              `json:"eventually,omitempty"`
-	Save       map[string]string `json:"save,omitempty"` // variable → JSON pointer into the answer's body
-	// Unchanged are paths whose answers to GET must be the same before and after this request; PATH#/POINTER: only that
-	// part of the body.
+	Save       map[string]string `json:"save,omitempty"` // variable → JSON pointer into the response's body
+	// Unchanged lists paths whose responses to GET must be the same before and after this request; PATH#/POINTER: only
+	// that part of the body.
 	Unchanged []string `json:"unchanged,omitempty"`
 }
 
@@ -163,7 +163,7 @@ func fill(text string, vars map[string]any) (string, error) {
 	}
 }
 
-// filled is a JSON value with its variables filled in.
+// filled returns a JSON value with its variables replaced.
 func filled(v any, vars map[string]any) (any, error) {
 	switch v := v.(type) {
 	case string:
