@@ -95,7 +95,7 @@ func collect[T any](t *testing.T, list iter.Seq2[T, error]) (all []T) {
 	return all
 }
 
-func TestAWorkflowIsStartedAskedAndEnds(t *testing.T) {
+func TestAWorkflowIsStartedQueriedAndEnds(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	work(t, a)
 	c, ctx := asking(t, a.URL()+"/"), t.Context()
@@ -443,7 +443,7 @@ func TestWaitForAResultSurvivesAnOutageOfTheApp(t *testing.T) {
 }
 
 // An app that is stopping responds at once that the run is open. The client waits a second before the next request.
-func TestAnAppThatIsBeingStoppedIsAskedOnceASecond(t *testing.T) {
+func TestAStoppingAppIsPolledOncePerSecond(t *testing.T) {
 	asked := make(chan time.Time, 2)
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- time.Now()

@@ -12,7 +12,7 @@ import (
 )
 
 // A model in a session is learned when it is first needed, stays, and is learned anew when its process is killed.
-func TestAModelComesBackWhenItsProcessIsKilled(t *testing.T) {
+func TestAModelIsRebuiltWhenItsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	if sandboxtest.Race {
 		t.Skip("the race detector does not live with the limits of executors")

@@ -18,7 +18,7 @@ import (
 
 // A TypeScript handler is killed between its write and its result: it is retried in a process that opens the database
 // again, and the write has effect once.
-func TestADatabaseHandleComesBackWhenItsProcessIsKilled(t *testing.T) {
+func TestADatabaseHandleIsRebuiltWhenItsProcessIsKilled(t *testing.T) {
 	t.Parallel()
 	if sandboxtest.Race {
 		t.Skip("the race detector does not live with the limits of executors")

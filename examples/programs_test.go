@@ -220,7 +220,7 @@ func TestShellWorkerShouts(t *testing.T) {
 	}
 }
 
-func TestWorkerOverPlainHTTPTakesAnOrder(t *testing.T) {
+func TestWorkerOverPlainHTTPProcessesAnOrder(t *testing.T) {
 	t.Parallel()
 	if err := exec.Command("python3", "-c", "match 1:\n case 1: pass").Run(); err != nil {
 		t.Skipf("no python of 3.10 or newer: %v", err)

@@ -113,7 +113,7 @@ func TestDiscoverNamesHandlersByTheirFiles(t *testing.T) {
 	}
 }
 
-func TestPackagesAreNotTakenForHandlers(t *testing.T) {
+func TestPackagesAreNotListedAsHandlers(t *testing.T) {
 	handler := "def main(_, ctx):\n    return 1"
 	dir := files(t, map[string]string{
 		"package.json": `{"name": "mine", "version": "1.0.0"}`, "one.mjs": "", "text/two.py": handler, "text/__init__.py": "",

@@ -9,7 +9,7 @@ import (
 
 // A script that replaces an interpreter is asked for the interpreter's path. It receives the variables of its version
 // manager, but none of the worker's.
-func TestAScriptThatIsAskedForItsInterpreterSeesNoToken(t *testing.T) {
+func TestAScriptThatPrintsItsInterpreterSeesNoToken(t *testing.T) {
 	dir := t.TempDir()
 	script := filepath.Join(dir, "node")
 	body := "#!/bin/sh\nenv > '" + filepath.Join(dir, "seen") + "'\necho /somewhere/node\n"

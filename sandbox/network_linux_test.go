@@ -411,7 +411,7 @@ func TestOpenEgressIsAllTheWorkerReaches(t *testing.T) {
 }
 
 // A pool enforces the requested egress or fails to open.
-func TestEgressIsHeldOrRefused(t *testing.T) {
+func TestEgressIsLimitedOrRefused(t *testing.T) {
 	none := lockdown.Kernel{}
 	for name, o := range map[string]sandbox.Options{
 		"filtered at level process":     {Egress: sandbox.EgressFiltered, Level: sandbox.LevelProcess},

@@ -55,7 +55,7 @@ func TestFullPoolThrottlesAndEvictsOnlyLongIdleSessions(t *testing.T) {
 	}
 }
 
-func TestFullPoolGivesUpItsReserveFirst(t *testing.T) {
+func TestFullPoolEndsPreparedExecutorsFirst(t *testing.T) {
 	b := native(t, sandbox.Options{MaxExecutors: 2, IdleEvictable: time.Hour})
 	b.Run(In("one", 1, b.Call("count")))
 	Eventually(t, "one waits in reserve", func() bool { return len(b.Snapshot()) == 2 })

@@ -59,7 +59,7 @@ func TestAGoroutineThatCallsAloneReadsItsResponse(t *testing.T) {
 }
 
 // The call whose goroutine reads for all others ends before they have their responses.
-func TestCancelledReaderHandsOverToOtherCalls(t *testing.T) {
+func TestOtherCallsReadAfterACancelledReader(t *testing.T) {
 	everyRuntime(t, sandbox.Options{}, func(t *testing.T, b *Bench) {
 		b.Run(In("s", 1, b.Call("count")))
 		for range 4 {

@@ -219,7 +219,7 @@ func TestHandlersHaveVersions(t *testing.T) {
 // A handler replaces an example activity of the same name, because users do not know the names of the examples in the
 // stock binary. This also holds for handlers that are added while the worker runs. A handler cannot replace any other
 // registered activity.
-func TestAHandlerTakesThePlaceOfAnExample(t *testing.T) {
+func TestAHandlerReplacesAnExample(t *testing.T) {
 	if _, err := exec.LookPath("node"); err != nil {
 		t.Skip("node is not on this machine")
 	}

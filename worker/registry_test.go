@@ -130,7 +130,7 @@ func TestRegistryChecksRebuildActivities(t *testing.T) {
 	}
 }
 
-func TestDoublesStandInUnderTheNamesThatAreRegistered(t *testing.T) {
+func TestDoublesReplaceCodeByItsRegisteredNames(t *testing.T) {
 	original := func(context.Context) (string, error) { return "original", nil }
 	flow := func(workflow.Context) error { return nil }
 	r := worker.NewRegistry()

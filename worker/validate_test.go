@@ -40,7 +40,7 @@ func guarded(r *worker.Registry) {
 	}, worker.WorkflowOptions{Validated: []string{"put"}})
 }
 
-func TestValidatorsAreAskedBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T) {
+func TestValidatorsRunBeforeAnUpdateIsAcceptedOverEveryCarrier(t *testing.T) {
 	carriers(t, func(t *testing.T, a *apptest.App, c link.Carrier) {
 		start(t, a, c, func(o *worker.Options) { guarded(o.Registry) })
 		answer, err := a.Broker().Start(t.Context(), protocol.StartRequest{WorkflowType: "guarded", Input: input(t, 2)})

@@ -219,7 +219,7 @@ func TestInputThatDoesNotFitFailsTheRunAtOnce(t *testing.T) {
 	})
 }
 
-func TestASignalThatNeverComesFailsTheTestWithWhatIsWaitedFor(t *testing.T) {
+func TestAMissingSignalFailsTheTestWithTheWaitReason(t *testing.T) {
 	r := worker.NewRegistry()
 	r.Workflow("child", func(ctx workflow.Context) error { return workflow.Signal(ctx, "approve").Receive(ctx) })
 	r.Workflow("parent", func(ctx workflow.Context) error { return workflow.StartChild(ctx, "child").Get(ctx, nil) })

@@ -184,7 +184,7 @@ func TestAnAttemptsStatusIsReadWithoutRenewing(t *testing.T) {
 	})
 }
 
-func TestHistoryComesInPagesOrWhole(t *testing.T) {
+func TestHistoryIsReadInPagesOrWhole(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	c := caller{t, a, ""}
 	w := register(c, "w", "")

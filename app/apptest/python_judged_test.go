@@ -7,7 +7,7 @@ import (
 )
 
 // The SDK's worker at one app validates updates and executes queries that the SDK's client sends to another app.
-func TestPythonAsksOneAppAndWorksForAnother(t *testing.T) {
+func TestPythonAnswersQueriesSentToAnotherApp(t *testing.T) {
 	t.Parallel()
 	python(t)
 	database := apptest.Postgres(t)

@@ -346,7 +346,7 @@ func TestQueueShowsWaitReasonsOfItsOldestTasks(t *testing.T) {
 
 // The published clients read only one response. Lists of workers and queues are complete unless a request has a page
 // size.
-func TestWorkersAndQueuesArePagedWhenAskedAlone(t *testing.T) {
+func TestWorkersAndQueuesArePagedOnRequest(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
 	const all = 120 // more than a page has where lists are paged
 	for i := range all {

@@ -147,7 +147,7 @@ func TestAnActivityRunBeginsLater(t *testing.T) {
 
 // An activity run has no code that could process a signal, an update, a query or a cancellation request: each is
 // refused with the same reason, even if workers have a workflow type with the activity's name.
-func TestAnActivityRunRefusesWhatOnlyCodeTakes(t *testing.T) {
+func TestAnActivityRunRefusesMessagesForWorkflowCode(t *testing.T) {
 	a := newApp(t)
 	must[protocol.RegisterResponse](t)(a.Register(t.Context(), protocol.RegisterRequest{
 		WorkerID: "w", TaskQueue: "default", WorkflowTypes: []string{"greet"}, AnyActivity: true,

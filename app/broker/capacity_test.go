@@ -9,7 +9,7 @@ import (
 
 // Capacity excludes slots of workers that the release gate blocks, also at an app that does not receive their
 // heartbeats.
-func TestCapacityCountsWorkersTheGateLetsWork(t *testing.T) {
+func TestCapacityCountsOnlyWorkersThatTheGateAdmits(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := twoApps(t, database)
 		apps := map[string]*app{"the app that receives their heartbeats": a, "the other app": b}

@@ -135,7 +135,7 @@ func TestEndingFleetIsCheckedOncePerMinute(t *testing.T) {
 
 // A worker that only polls may work without heartbeats for any time. Workers that ended long ago are removed; a worker
 // that polls is not, although its heartbeats are not stored.
-func TestWorkersThatAreLongGoneAreRemoved(t *testing.T) {
+func TestLongSilentWorkersAreRemoved(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs days of virtual time")
 	}

@@ -174,7 +174,7 @@ func TestTheCapNeverStarves(t *testing.T) {
 }
 
 // Ending a workflow-scoped session cancels what runs in it; late results are refused.
-func TestAnEndedSessionTakesItsWorkWithIt(t *testing.T) {
+func TestAnEndedSessionEndsItsTasks(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow", broker.CapCancellation)

@@ -358,7 +358,7 @@ func TestSuspectsGoToAnyProcessAfterAMinute(t *testing.T) {
 }
 
 // The suspect that ran for the shortest time before the loss is dispatched first.
-func TestTheSuspectThatRanShortestComesFirst(t *testing.T) {
+func TestTheSuspectThatRanShortestIsDispatchedFirst(t *testing.T) {
 	inBubble(t, "shortest", func(o *harness) {
 		a, _ := o.app("a", false)
 		o.process(a, "w", "p1")

@@ -21,7 +21,7 @@ const most = protocol.MaxTaskBytes
 
 // A poll receives the tasks that fit into its response. The first task always fits. After the first task that does not
 // fit it receives no others, however small; another poll may receive them.
-func TestAHandOverFitsIntoTheResponse(t *testing.T) {
+func TestADispatchedTaskFitsIntoTheResponse(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		slots := map[protocol.TaskKind]int{protocol.KindActivity: 10}
 		first := waitFor(t.Context(), d.Enter(spec(worker("a"), 10, slots)), time.Minute)

@@ -110,7 +110,7 @@ func TestOneBatchFillsAPollerWithMixedKindsUpToItsMax(t *testing.T) {
 	})
 }
 
-func TestSessionTaskIsHandedOnlyToTheProcessThatHoldsIt(t *testing.T) {
+func TestSessionTaskIsDispatchedOnlyToTheOwningProcess(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		other, old, holder := worker("b"), worker("a"), worker("a")
 		holder.Incarnation = "a-2"
@@ -223,7 +223,7 @@ func TestSlotsOfAClaimAreNotReservedAsWell(t *testing.T) {
 	})
 }
 
-func TestPollerThatLeftWhileReservedHasItsTaskGivenBack(t *testing.T) {
+func TestTaskOfAPollerThatLeftWhileReservedIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		gone := errors.New("connection lost")
@@ -242,7 +242,7 @@ func TestPollerThatLeftWhileReservedHasItsTaskGivenBack(t *testing.T) {
 	})
 }
 
-func TestClaimForAPollerThatLeftIsGivenBack(t *testing.T) {
+func TestClaimForAPollerThatLeftIsReturned(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		b.addReady(activity("x"))
 		w := d.Enter(spec(worker("a"), 1, oneActivity))
@@ -324,7 +324,7 @@ func TestFailedClaimsBackOffWhilePollsWait(t *testing.T) {
 	})
 }
 
-func TestCollectTakesWhatTheBatchDeliveredAndNeverWaitsForMore(t *testing.T) {
+func TestCollectReturnsTheDeliveriesOfTheBatchWithoutWaiting(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
 		waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), 0)

@@ -79,7 +79,7 @@ func TestWatchMergesUntilTaken(t *testing.T) {
 	}
 }
 
-func TestWatchThatIsNotTakenIsBounded(t *testing.T) {
+func TestUnusedWatchIsBounded(t *testing.T) {
 	var h Hub
 	w := h.Watch(TopicRuns)
 	for i := range 2 * watchLimit {

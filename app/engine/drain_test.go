@@ -11,7 +11,7 @@ import (
 
 // The number of drains of a namespace is limited. Drains of single workers that have deregistered are removed after a
 // day.
-func TestDrainsOfWorkersThatAreGoneMakeRoom(t *testing.T) {
+func TestDrainsOfDeregisteredWorkersAreRemoved(t *testing.T) {
 	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var q Queue
 	here := func(worker string) bool { return worker == "w0" }

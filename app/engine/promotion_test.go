@@ -9,7 +9,7 @@ import (
 )
 
 // The last sixteen promotions can be rolled back one by one; older ones are not stored.
-func TestTheLastSixteenPromotionsAreTakenBack(t *testing.T) {
+func TestTheLastSixteenPromotionsCanBeRolledBack(t *testing.T) {
 	key, now := QueueKey{Namespace: "default", Name: "q"}, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	var q *Queue
 	decide := func(in QueueChange) error {

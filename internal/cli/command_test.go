@@ -117,7 +117,7 @@ func TestUnknownVariablesStopTheProcess(t *testing.T) {
 	p.line(p.err, `"level":"warn".*SOJOURN_WORKER_CONCURENCY`)
 }
 
-func TestConfigShowsEveryValueAndWhereItCameFrom(t *testing.T) {
+func TestConfigShowsEveryValueWithItsSource(t *testing.T) {
 	t.Parallel()
 	e := env{
 		"SOJOURN_TOKEN": "sjn_secret_secret", "SOJOURN_QUEUES": "fast,slow",

@@ -44,7 +44,7 @@ def main(dir, ctx):
 // A worker whose handler stopped its supervisor ends within the drain timeout, and all processes of the handler end
 // after it, also if the worker is killed. Where executors may not signal their supervisor this cannot occur, so the
 // test allows it there.
-func TestAHandlerThatStopsItsMinderHoldsNoWorkerUp(t *testing.T) {
+func TestAHandlerThatStopsItsSupervisorDoesNotDelayTheWorker(t *testing.T) {
 	t.Parallel()
 	for program, handler := range stubborn {
 		for _, end := range []string{"drained", "killed"} {

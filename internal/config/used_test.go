@@ -65,7 +65,7 @@ func reads(t *testing.T) map[string][]Role {
 }
 
 // The code of every role reads every setting that the role accepts.
-func TestEverySettingIsReadInEveryRoleThatTakesIt(t *testing.T) {
+func TestEverySettingIsReadInEveryRoleThatHasIt(t *testing.T) {
 	found := reads(t)
 	field := map[string]string{}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[Config]()) {

@@ -173,7 +173,7 @@ func given(t *testing.T, l *linked) *protocol.WorkflowTask {
 
 // The app requeues a task that was sent into a dead connection when its worker reconnects without listing it, long
 // before the lease expires. The worker keeps the tasks that it lists.
-func TestATaskLostOnADeadConnectionComesBackWithItsWorker(t *testing.T) {
+func TestATaskLostOnADeadConnectionIsRequeuedWhenItsWorkerReconnects(t *testing.T) {
 	cables(t, func(t *testing.T, c *cable, to func(string) link.Carrier) {
 		t.Parallel()
 		a := apptest.Start(t, apptest.Options{})

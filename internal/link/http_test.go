@@ -78,7 +78,7 @@ func TestAWorkerDoesNotReturnToAnAppThatIsNotReady(t *testing.T) {
 
 func isSocket(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, protocol.ChannelPath) }
 
-func TestAutoTakesHTTPWhereNoSocketGetsThrough(t *testing.T) {
+func TestAutoUsesHTTPWhereSocketsAreBlocked(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	tried := map[string]func(w http.ResponseWriter, r *http.Request){
 		"refused": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no upgrades here", http.StatusForbidden) },
@@ -105,7 +105,7 @@ func TestAutoTakesHTTPWhereNoSocketGetsThrough(t *testing.T) {
 	}
 }
 
-func TestAutoTakesTheSocketOfAnAppThatWasOnlyStarting(t *testing.T) {
+func TestAutoUsesTheSocketOfAnAppThatWasStarting(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	var tries, plain atomic.Int32
 	at := proxy(t, a, func(w http.ResponseWriter, r *http.Request) bool {

@@ -55,7 +55,7 @@ func TestMembersCountAsTheyStoodLast(t *testing.T) {
 }
 
 // After duplicates are removed, a text decodes to the same value as before: the last member of a name counts.
-func TestMembersThatStandOnceDecodeAsTheWholeText(t *testing.T) {
+func TestMembersWithoutDuplicatesDecodeLikeTheWholeText(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var value func(depth int) string
 		value = func(depth int) string {

@@ -29,7 +29,7 @@ func read(raw []byte) (o object, ok bool) {
 	return o, ok
 }
 
-func TestAnObjectIsReadWithoutLookingIntoWhatIsKeptRaw(t *testing.T) {
+func TestAnObjectIsReadWithoutParsingRawMembers(t *testing.T) {
 	got, ok := read(
 		[]byte(
 			" { \"text\" : \"a b\" , \"count\":-12,\n\"raw\":{\"}\":[\"\\\"]\",{}]} ,\"list\":[\"x,\",\"\\u00e9\"],\"own\":\"é\"} ",

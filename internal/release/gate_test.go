@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestGateLetsOnlyEqualReleasesThrough(t *testing.T) {
+func TestGateAdmitsOnlyEqualReleases(t *testing.T) {
 	for _, c := range []struct {
 		name, app, worker string
 		strict            bool

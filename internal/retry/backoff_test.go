@@ -29,7 +29,7 @@ func TestBackoffCeilingDoublesUpToMax(t *testing.T) {
 	}
 }
 
-func TestBackoffStaysInItsBoundsForEver(t *testing.T) {
+func TestBackoffAlwaysStaysWithinItsBounds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, b := range []Backoff{
 		{},

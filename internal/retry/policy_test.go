@@ -124,7 +124,7 @@ func TestAbsentLimitIsOneAttemptInACommand(t *testing.T) {
 }
 
 // The tags, from which the API description is generated, and the constants that Validate uses must be the same numbers.
-func TestThePolicyIsDescribedAsItIsHeld(t *testing.T) {
+func TestThePolicyIsDescribedAsItIsApplied(t *testing.T) {
 	for member, want := range map[string][2]string{
 		"MaxAttempts":            {"minimum", "1"},
 		"BackoffSeconds":         {"maxItems", strconv.Itoa(MaxBackoffEntries)},

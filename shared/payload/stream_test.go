@@ -142,7 +142,7 @@ func TestForeignPayloadsAreShownAsValues(t *testing.T) {
 
 // The conversion between the JSON of a handler and its payload allocates memory only for the text and the frame, for
 // any number and depth of values.
-func TestTextIsTurnedIntoPayloadsWithoutBuildingValues(t *testing.T) {
+func TestTextIsConvertedToPayloadsWithoutBuildingValues(t *testing.T) {
 	allocations := func(items int) (to, from float64) {
 		raw := []byte(`[` + string(bytes.Repeat([]byte(`{"a":true,"b":["x",null]},`), items)) + `0]`)
 		p, err := FromJSON(raw)

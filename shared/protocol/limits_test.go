@@ -21,7 +21,7 @@ type embedded struct {
 	Reason string `json:"reason,omitempty" maxLength:"3"`
 }
 
-func TestARequestIsHeldToTheLimitsInItsTags(t *testing.T) {
+func TestARequestIsCheckedAgainstTheLimitsInItsTags(t *testing.T) {
 	zero, text := 0, func(s string) *string { return &s }
 	for _, c := range []struct {
 		what   string

@@ -216,7 +216,7 @@ func TestLostResponseIsRepeatedAndNeverExtendsTheLease(t *testing.T) {
 	})
 }
 
-func TestSessionWhoseExecutorDiedIsGivenUpAsFailed(t *testing.T) {
+func TestSessionWhoseExecutorDiedEndsAsFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := open(t)
 		idle := s.enter(t, "idle", 1)

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-func TestChildIsStartedAndItsResultComesBack(t *testing.T) {
+func TestChildIsStartedAndItsResultIsReturned(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		child := workflow.StartChild(ctx, "in_python", "Ada", 7)
 		if child.WorkflowID != "RUN-1" {

@@ -161,7 +161,7 @@ func TestSignalsGoToTheirReceiversInOrder(t *testing.T) {
 	a.replays()
 }
 
-func TestSignalsThatCameEarlyAreKept(t *testing.T) {
+func TestEarlySignalsAreBuffered(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (string, error) {
 		if err := workflow.Sleep(ctx, time.Second); err != nil {
 			return "", err
@@ -345,7 +345,7 @@ func TestMoreActivitiesThanARunMayHaveOpenLeaveAsOthersEnd(t *testing.T) {
 	}
 }
 
-func TestMoreCommandsThanOneCompletionTakesLeaveInSeveral(t *testing.T) {
+func TestCommandsAboveTheLimitAreSentInSeveralCompletions(t *testing.T) {
 	const n = protocol.MaxCommands + 200
 	a := start(t, func(ctx workflow.Context) error {
 		var all []workflow.Future

@@ -27,7 +27,7 @@ func (a *app) validate(n int, name string, args ...any) error {
 	return m.Validate(name, p)
 }
 
-func TestValidatorIsAskedOnTheRunAsItStands(t *testing.T) {
+func TestValidatorSeesTheCurrentStateOfTheRun(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) (int, error) {
 		n := 0
 		workflow.HandleUpdate(ctx, "set", func(ctx workflow.Context, v int) error {

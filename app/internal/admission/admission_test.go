@@ -131,7 +131,7 @@ func TestAFloodLeavesTheProcessorsToOthers(t *testing.T) {
 }
 
 // A large request counts as many small ones, and is still admitted if its namespace has no other request.
-func TestLargeRequestsOfANamespaceTakeTurns(t *testing.T) {
+func TestLargeRequestsOfANamespaceRunOneByOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRequests(t)
 		held := r.flood("small", perProcessor*processors, 1)

@@ -257,7 +257,7 @@ func TestPollAnswersOneJobOrNullAndWithMaxAnObject(t *testing.T) {
 }
 
 // After the release gate closes, a worker renews, completes and returns its tasks, and gets no more.
-func TestMismatchedWorkerFinishesRenewsAndHandsBack(t *testing.T) {
+func TestMismatchedWorkerFinishesRenewsAndReturnsTasks(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
 	w := join(t, a, "w", "test")
@@ -522,7 +522,7 @@ func jobGoesBack(t *testing.T, database string) {
 	}
 }
 
-func TestSocketThatEndsInALongPollTakesNoJobWithIt(t *testing.T) {
+func TestSocketThatEndsDuringALongPollLosesNoJob(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s := scheduler(t, a)
 	gone := join(t, a, "gone", "test")

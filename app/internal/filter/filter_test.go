@@ -149,7 +149,7 @@ func TestInvalidFilterNamesThePosition(t *testing.T) {
 	}
 }
 
-func TestATextThatComparesNothingIsLookedForInIDs(t *testing.T) {
+func TestATextWithoutAComparisonIsSearchedInIDs(t *testing.T) {
 	for text, want := range map[string]bool{
 		"order-12": false, "is": false, "in transit": false, "a b c": false, "x=1": true, "Who in ('a')": true,
 		"Who IN('a')": true, "Who is null": true,

@@ -26,7 +26,7 @@ func known(r *Registry) string {
 }
 
 // A row that was read before a registration ended is not cached: it may be the row of the ended registration.
-func TestARowReadBeforeAnEndIsNotRemembered(t *testing.T) {
+func TestARowReadBeforeAnEndIsNotCached(t *testing.T) {
 	r := New(Options{Alive: time.Minute, Shared: true})
 	r.Put(process("1"))
 	before := r.Mark()

@@ -12,7 +12,7 @@ import (
 
 // Above its limit an app rejects polls with an error that published workers know: they wait for the given time, whereas
 // other errors would end them or make them poll in a tight loop.
-func TestPollsAboveTheLimitAreAskedToRetry(t *testing.T) {
+func TestPollsAboveTheLimitAreRejectedWithARetryTime(t *testing.T) {
 	entered, leave := make(chan struct{}, 4), make(chan struct{})
 	f := &fake{poll: func(_ context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 		if in.Timeout == nil || *in.Timeout > 0 {

@@ -182,7 +182,7 @@ func TestALeasedTaskIsTheAnswer(t *testing.T) {
 	}
 }
 
-func TestALongHistoryTravelsCompressedWhenAskedFor(t *testing.T) {
+func TestALongHistoryIsCompressedOnRequest(t *testing.T) {
 	for encoding, open := range map[string]func(io.Reader) (io.Reader, error){
 		"gzip":    func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 		"deflate": func(r io.Reader) (io.Reader, error) { return flate.NewReader(r), nil },

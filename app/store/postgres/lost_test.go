@@ -19,7 +19,7 @@ import (
 )
 
 // A server that replaces a lost one may reuse the lost server's transaction IDs, so cached versions are dropped.
-func TestALostConnectionForgetsVersions(t *testing.T) {
+func TestALostConnectionDropsCachedVersions(t *testing.T) {
 	url := database(t)
 	s, err := postgres.Open(t.Context(), url, sqldb.Options{})
 	if err != nil {

@@ -100,7 +100,7 @@ func TestEventsWithoutPayloadsWeigh(t *testing.T) {
 }
 
 // The cached head of a run is valid until the run is written, or the whole run is cached.
-func TestTheHeadOfARunIsForgottenWhenTheRunIsWritten(t *testing.T) {
+func TestTheCachedHeadOfARunIsDroppedWhenTheRunIsWritten(t *testing.T) {
 	c := newCache(maxHistory)
 	batchOf := func(r *run) *batch {
 		r.Run = &engine.Run{Head: engine.Head{ID: "run", Status: protocol.RunRunning}}

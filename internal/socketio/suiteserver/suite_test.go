@@ -68,7 +68,7 @@ func launch(t *testing.T, flags ...string) string {
 
 // The cases of the official suites, run by a JavaScript client. The heartbeat timeout is longer than in the suites, and
 // the other cases see no heartbeats, so that a busy machine causes no failure.
-func TestTheOfficialSuitesPassWhole(t *testing.T) {
+func TestTheOfficialSuitesPassCompletely(t *testing.T) {
 	dir, err := filepath.Abs(filepath.Join("..", "..", "..", "interop", "js"))
 	if err != nil {
 		t.Fatal(err)

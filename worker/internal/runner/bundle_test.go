@@ -31,7 +31,7 @@ func spoiled(in protocol.CompleteRequest) bool {
 
 // If the app rejects a request with several outcomes, for its size or for one invalid outcome, the worker sends each
 // outcome separately. Only the invalid outcome is lost, and no other activity runs again.
-func TestAnOutcomeForWhichARequestIsRefusedTakesNoOtherWithIt(t *testing.T) {
+func TestAnOutcomeThatCausesARefusalDoesNotDropOthers(t *testing.T) {
 	for name, refusal := range map[string]error{
 		"as invalid":         protocol.Invalid("items.1.failure", "is invalid"),
 		"as malformed":       protocol.Refuse(protocol.ReasonMalformedJSON, "the body is not JSON"),

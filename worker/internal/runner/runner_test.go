@@ -448,7 +448,7 @@ func TestCachedMachineContinuesAndANewOneReplays(t *testing.T) {
 	})
 }
 
-func TestWorkerThatTakesALongRunOverReadsItsHistoryPageByPage(t *testing.T) {
+func TestWorkerThatTakesOverALongRunReadsItsHistoryInPages(t *testing.T) {
 	bubble(t, func(t *testing.T, a *control) {
 		define := func(r *worker.Registry) {
 			r.Workflow("long", func(ctx workflow.Context) (int, error) {
