@@ -370,8 +370,8 @@ func (g *Group) limit(l Limits) error {
 		bytes := strconv.FormatInt(l.Memory, 10)
 		if p.By == Two {
 			set(p, "memory.max", bytes)
-			_ = write(p.Dir, "memory.swap.max", "0")  // else it is no limit
-			_ = write(p.Dir, "memory.oom.group", "1") // who shares the memory shares the end
+			_ = write(p.Dir, "memory.swap.max", "0")  // otherwise swap would make the limit ineffective
+			_ = write(p.Dir, "memory.oom.group", "1") // the processes share the memory, so all of them end
 		} else {
 			set(p, "memory.limit_in_bytes", bytes)
 			_ = write(p.Dir, "memory.memsw.limit_in_bytes", bytes)
@@ -381,8 +381,8 @@ func (g *Group) limit(l Limits) error {
 		set(p, "pids.max", strconv.Itoa(l.Threads))
 	}
 	if p := g.CPU; p != nil {
-		_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight)) // of version 2
-		_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares)) // of version 1
+		_ = write(p.Dir, "cpu.weight", strconv.Itoa(executorWeight)) // version 2
+		_ = write(p.Dir, "cpu.shares", strconv.Itoa(executorShares)) // version 1
 		if l.Processors > 0 {
 			failed = append(failed, g.SetProcessors(l.Processors))
 		}
@@ -463,7 +463,7 @@ func kill(dir string) {
 	if write(dir, "cgroup.kill", "1") == nil {
 		return
 	}
-	_ = write(dir, "pids.max", "0") // else who starts them faster than they are found would never be done with
+	_ = write(dir, "pids.max", "0") // otherwise processes could be started faster than they are found
 	for _, pid := range pids(dir) {
 		if pid != os.Getpid() {
 			_ = syscall.Kill(pid, syscall.SIGKILL)

@@ -40,17 +40,17 @@ func (*Group) Kill() {}
 // Remove does nothing.
 func (*Group) Remove() {}
 
-// Use is not known.
+// Use is unknown on this system.
 func (*Group) Use() (int64, bool) { return 0, false }
 
-// OutOfMemory is not known.
+// OutOfMemory is unknown on this system.
 func (*Group) OutOfMemory() Killed { return Killed{} }
 
-// Count is not known.
+// Count is unknown on this system.
 func (*Group) Count() int64 { return 0 }
 
-// Throttled is not known.
+// Throttled is unknown on this system.
 func (*Group) Throttled() int64 { return 0 }
 
-// MemoryLimit is not known.
+// MemoryLimit is unknown on this system.
 func MemoryLimit() (int64, bool) { return 0, false }

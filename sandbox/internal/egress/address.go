@@ -44,8 +44,8 @@ var blocks = []struct {
 	kind   kind
 }{
 	{netip.MustParsePrefix("169.254.169.254/32"), metadata},
-	{netip.MustParsePrefix("169.254.170.0/24"), metadata},   // of containers at Amazon
-	{netip.MustParsePrefix("168.63.129.16/32"), metadata},   // Azure's, of its public addresses
+	{netip.MustParsePrefix("169.254.170.0/24"), metadata},   // for containers at Amazon
+	{netip.MustParsePrefix("168.63.129.16/32"), metadata},   // at Azure, in its public address range
 	{netip.MustParsePrefix("100.100.100.200/32"), metadata}, // Alibaba's
 	{netip.MustParsePrefix("192.0.0.192/32"), metadata},     // Oracle's
 	{netip.MustParsePrefix("fd00:ec2::/32"), metadata},
@@ -73,9 +73,9 @@ var blocks = []struct {
 	{netip.MustParsePrefix("fe80::/10"), linkLocal},
 	{netip.MustParsePrefix("fec0::/10"), private},
 	{netip.MustParsePrefix("ff00::/8"), multicast},
-	{netip.MustParsePrefix("2001::/23"), reserved}, // Teredo among them, which has an IPv4 address inside
+	{netip.MustParsePrefix("2001::/23"), reserved}, // includes Teredo, whose addresses contain an IPv4 address
 	{netip.MustParsePrefix("2001:db8::/32"), reserved},
-	{netip.MustParsePrefix("2002::/16"), reserved}, // 6to4, the same
+	{netip.MustParsePrefix("2002::/16"), reserved}, // 6to4, which also contain an IPv4 address
 	{netip.MustParsePrefix("3fff::/20"), reserved},
 }
 
@@ -125,7 +125,7 @@ func literal(host string) (a netip.Addr, is, bad bool) {
 	for i, part := range parts {
 		n, err := number(part)
 		room := uint64(1) << 8
-		if i == len(parts)-1 { // the last part is all that is left
+		if i == len(parts)-1 { // the last part fills all remaining bytes
 			room = 1 << (8 * (4 - i))
 		}
 		if err != nil || n >= room {

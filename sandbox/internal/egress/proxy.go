@@ -29,9 +29,9 @@ import (
 // Options set up a [Proxy].
 type Options struct {
 	Network, Address string   // where to listen: tcp and 127.0.0.1:0, or unix and a path
-	Allow            []string // what is reached although it is not public: HOST, HOST:PORT or CIDR
-	Closed           []string // URLs and host:port of the app: never reached, whatever Allow says
-	Resolver         Resolver // nil for the machine's
+	Allow            []string // addresses that are allowed although they are not public: HOST, HOST:PORT or CIDR
+	Closed           []string // URLs and host:port of the app: never allowed, whatever Allow contains
+	Resolver         Resolver // nil: the machine's resolver
 	Logger           zerolog.Logger
 }
 
@@ -40,8 +40,8 @@ const (
 	dialTime      = 15 * time.Second
 	headerTime    = 10 * time.Second
 	idleTime      = time.Minute
-	maxPerPass    = 128  // connections through the proxy at once
-	maxConns      = 2048 // to the proxy at once
+	maxPerPass    = 128  // concurrent connections through the proxy
+	maxConns      = 2048 // concurrent connections to the proxy
 	maxRemembered = 1000 // refused addresses that are not logged again
 )
 
@@ -53,7 +53,7 @@ type Proxy struct {
 	server   *http.Server
 	work     sync.WaitGroup
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	passes map[string]*Pass
 	logged map[string]struct{} // refused addresses that were logged
 	closed bool
@@ -66,7 +66,7 @@ type Pass struct {
 	transport  *http.Transport
 	forward    *httputil.ReverseProxy
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	open    map[io.Closer]struct{}
 	used    int
 	revoked bool
@@ -218,7 +218,7 @@ func (p *Pass) untrack(c io.Closer) {
 	delete(p.open, c)
 }
 
-// acquire counts a request in; it must leave.
+// acquire counts a running request; the caller must release it.
 func (p *Pass) acquire() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -318,7 +318,7 @@ func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
 	var failed error
 	for i, to := range all {
 		attempt, done := ctx, func() {}
-		if end, ok := ctx.Deadline(); ok { // the others want a turn as well
+		if end, ok := ctx.Deadline(); ok { // leave time for the other addresses
 			attempt, done = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
 		}
 		c, err := (&net.Dialer{}).DialContext(attempt, "tcp", to.String())
@@ -442,7 +442,7 @@ func (p *Proxy) logRefusal(id string, r *Refused) {
 	}
 }
 
-// respond responds with a status and a sentence.
+// respond sends a response with a status and a sentence.
 func respond(w http.ResponseWriter, status int, sentence string) {
 	if t, ok := w.(*tunnelRefusal); ok {
 		t.respond(status, sentence)
@@ -492,7 +492,7 @@ func (l *limited) Accept() (net.Conn, error) {
 		case l.free <- struct{}{}:
 			return &limitedConn{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
 		default:
-			_ = c.Close() // who opens so many must not keep the others waiting
+			_ = c.Close() // a client with so many connections must not delay the others
 		}
 	}
 }

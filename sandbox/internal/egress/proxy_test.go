@@ -35,7 +35,7 @@ func listen(t *testing.T, o Options) *Proxy {
 	return p
 }
 
-// server answers with the address it was reached by, at all of loopback, and returns its port.
+// server responds with the address through which it was reached, listens on all of loopback, and returns its port.
 func server(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "0.0.0.0:0")
@@ -110,7 +110,7 @@ func connect(t *testing.T, p *Proxy, proxy, to string) (string, string, net.Conn
 	return res.Status, strings.TrimSpace(string(text)), c
 }
 
-// oneByOne reads no further than it is asked to.
+// oneByOne reads at most as much as it was asked to.
 type oneByOne struct{ io.Reader }
 
 func (o oneByOne) Read(b []byte) (int, error) { return o.Reader.Read(b[:min(len(b), 1)]) }
@@ -325,7 +325,7 @@ func TestProxyHasSoManyPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for len(p.listener.(*limited).free) <= took { // until it was accepted
+	for len(p.listener.(*limited).free) <= took { // wait until it was accepted
 		runtime.Gosched()
 	}
 	refused, err := net.Dial("tcp", p.Addr().String())

@@ -34,7 +34,7 @@ func (r *Refused) Error() string {
 // may allow addresses that are not public.
 type Entry struct {
 	name   string
-	prefix netip.Prefix // of an address: all of it
+	prefix netip.Prefix // a single address has all bits
 	port   uint16       // 0 for any
 }
 
@@ -97,11 +97,11 @@ func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
 // rule decides which addresses are allowed.
 type rule struct {
 	allow    []Entry
-	closed   []endpoint // whatever the list says: the app, and the proxy itself
+	closed   []endpoint // closed whatever the list contains: the app, and the proxy
 	resolver Resolver
 	machine  func() ([]netip.Addr, error) // the machine's own addresses
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	resolved map[string]lookup
 }
 
@@ -109,7 +109,7 @@ type rule struct {
 type endpoint struct {
 	host  string
 	port  uint16
-	owner string // as in: that is the app's address
+	owner string // such as: that is the app's address
 }
 
 // lookup is the result of resolving a closed name, and its time.
@@ -120,7 +120,7 @@ type lookup struct {
 
 const (
 	resolveTime = 5 * time.Second
-	resolvedTTL = 10 * time.Second // for which a name of ours is not looked up again
+	resolvedTTL = 10 * time.Second // time for which an allowed name is not resolved again
 )
 
 // parseEndpoint reads a URL or host:port.
@@ -146,7 +146,7 @@ func parseEndpoint(text, what string) (endpoint, error) {
 		return e, fmt.Errorf("address %q: the port: %w", text, err)
 	}
 	if e.host, e.port = canonical(host), uint16(n); e.host == "" {
-		e.host = "0.0.0.0" // of a listener: all of this machine's
+		e.host = "0.0.0.0" // a listener on all addresses of this machine
 	}
 	return e, nil
 }
@@ -240,7 +240,7 @@ func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 	}
 	fresh := lookup{at: time.Now(), addrs: known.addrs}
 	for _, a := range found {
-		if a = a.Unmap(); !slices.Contains(fresh.addrs, a) { // a name that moves leaves nothing open behind it
+		if a = a.Unmap(); !slices.Contains(fresh.addrs, a) { // a name with a new address leaves its old one closed
 			fresh.addrs = append(slices.Clip(fresh.addrs), a)
 		}
 	}

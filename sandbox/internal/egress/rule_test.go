@@ -10,10 +10,10 @@ import (
 	"testing"
 )
 
-// zone answers for names; one that is not there does not exist.
+// zone resolves names; other names do not exist.
 type zone struct {
 	mu    sync.Mutex
-	names map[string][][]string // the answers one after the other, the last one from then on
+	names map[string][][]string // results in order; the last one repeats
 	asked []string
 }
 

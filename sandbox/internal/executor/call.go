@@ -21,10 +21,10 @@ type Call struct {
 	server *server
 	cancel context.CancelCauseFunc
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	beat     time.Time
 	progress time.Time
-	pending  []byte // progress held back by the throttle; sent with the result
+	pending  []byte // progress that the throttle delays; sent with the result
 	done     bool
 }
 

@@ -16,28 +16,28 @@ type ErrorType string
 // The types of [Error].
 const (
 	UserError        ErrorType = "UserError"        // the handler failed
-	Cancelled        ErrorType = "Cancelled"        // the call was cancelled and the handler, or its process, gave in
+	Cancelled        ErrorType = "Cancelled"        // the call was cancelled, and the handler or its process ended
 	DeadlineExceeded ErrorType = "DeadlineExceeded" // the call's deadline passed
-	OutOfMemory      ErrorType = "OutOfMemory"      // the executor went over its memory limit
-	QuotaExceeded    ErrorType = "QuotaExceeded"    // the executor went over its limit of files, bytes or processes
-	ForbiddenSyscall ErrorType = "ForbiddenSyscall" // the kernel refused what the handler tried
+	OutOfMemory      ErrorType = "OutOfMemory"      // the executor exceeded its memory limit
+	QuotaExceeded    ErrorType = "QuotaExceeded"    // the executor exceeded its limit of files, bytes or processes
+	ForbiddenSyscall ErrorType = "ForbiddenSyscall" // the kernel refused an operation of the handler
 	Crashed          ErrorType = "Crashed"          // the executor ended unexpectedly
 	ProtocolError    ErrorType = "ProtocolError"    // the executor broke the protocol and was killed
 	// the executor no longer has the code; the pool sends it again, callers never see this
 	NeedCode ErrorType = "NeedCode"
-	// no executor could be had: at capacity, draining, no such runtime or handler
+	// no executor is available: at capacity, draining, no such runtime or handler
 	Unavailable ErrorType = "Unavailable"
-	Lost        ErrorType = "SessionLost" // on the wire only: Go callers get a [*SessionLost]
+	Lost        ErrorType = "SessionLost" // in the protocol only: Go callers receive a [*SessionLost]
 )
 
 // Error is the typed failure of one call.
 type Error struct {
 	Type      ErrorType       `json:"type"`
-	Class     string          `json:"class,omitempty"` // of a UserError: the exception's own name, such as TypeError
+	Class     string          `json:"class,omitempty"` // for a UserError: the name of the exception, such as TypeError
 	Message   string          `json:"message"`
 	Stack     string          `json:"stack,omitempty"`
 	Retryable bool            `json:"retryable"`
-	Details   json.RawMessage `json:"details,omitempty"` // what the handler attached, or facts such as {"exit_code":3}
+	Details   json.RawMessage `json:"details,omitempty"` // attached by the handler, or facts such as {"exit_code":3}
 	// path that the handler was refused; the worker knows whether by its isolation
 	Denied string `json:"-"`
 }
@@ -83,7 +83,7 @@ const (
 	CauseClosed          Cause = "closed"
 	CauseWorkerLost      Cause = "worker_lost"
 	CauseNeverHere       Cause = "never_here"
-	CauseDeclared        Cause = "declared" // the handler itself found that its state is not there
+	CauseDeclared        Cause = "declared" // the handler found that its state is missing
 )
 
 // ExecutorEnded reports whether the cause is the end of an executor that the worker did not request.
@@ -99,11 +99,11 @@ func (c Cause) ExecutorEnded() bool {
 type SessionLost struct {
 	Session        string
 	EpochRequested int64     // epoch of the call
-	EpochNow       int64     // the epoch held now; 0 when none is
+	EpochNow       int64     // the current epoch; 0 if there is none
 	Cause          Cause     // why
-	When           time.Time // when the state was lost
-	Message        string    // for people: the crash's exit, the missing key; may be empty
-	Stack          string    // where a handler declared it
+	When           time.Time // time at which the state was lost
+	Message        string    // text for display: the crash's exit, the missing key; may be empty
+	Stack          string    // stack where a handler declared it
 }
 
 func (e *SessionLost) Error() string {
@@ -111,7 +111,7 @@ func (e *SessionLost) Error() string {
 	switch {
 	case e.Message == "":
 		return s + string(e.Cause)
-	case e.Cause == CauseDeclared: // what is missing says it all
+	case e.Cause == CauseDeclared: // the name of the missing state is sufficient
 		return s + e.Message
 	}
 	return s + string(e.Cause) + ": " + e.Message

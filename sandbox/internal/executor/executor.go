@@ -15,24 +15,24 @@ type Invocation struct {
 	ID       string    // unique among the calls in flight, for people and logs
 	Activity string    // the activity's name; finds the handler
 	Entry    string    // function within the handler; empty means main
-	Export   string    // instead of a call: the value the handler's file exports under this name, null for none
-	Hash     string    // content hash of the handler's code; empty means whatever is there now
-	Session  *Session  // the session the call runs in; nil for a call that keeps nothing
+	Export   string    // in place of a call: the value that the handler's file exports under this name, null for none
+	Hash     string    // content hash of the handler's code; empty: the current code
+	Session  *Session  // the session that the call runs in; nil: none
 	Attempt  int       // from 1
-	Deadline time.Time // when the call must have ended; zero for none
+	Deadline time.Time // deadline of the call; zero: none
 	// activity_execution_id, attempt_id, run_id and workflow_id, from which a handler builds idempotency keys
 	Keys  map[string]string
 	Input []byte // the arguments: one encoded array; must not be modified
 	// LastHeartbeat has the heartbeat details of an earlier attempt, as JSON {details, at, attempt_number}; nil: none.
 	LastHeartbeat []byte
 	Fresh         bool // outside sessions: in a process that no call ran in before
-	// start anew on an epoch whose state was lost: the recovery policy's call, never an ordinary one
+	// start again under an epoch whose state was lost: set by the recovery policy, never for an ordinary call
 	Rebuild bool
 	// Suspect reports that an executor ended while an earlier attempt of this call and other calls ran in it.
 	Suspect bool
 }
 
-// Session names the session, and the holding of it, that a call belongs to.
+// Session names the session, with its epoch, to which a call belongs.
 type Session struct {
 	ID     string
 	Epoch  int64

@@ -18,7 +18,7 @@ type processState struct {
 	process
 }
 
-// captureProcessState records the state of the process. It must be called before any call runs.
+// captureProcessState records the state of the process. It must be called before the first call.
 func captureProcessState(scratch string) (*processState, error) {
 	dir, err := os.Getwd()
 	if err != nil {

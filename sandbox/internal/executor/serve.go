@@ -70,7 +70,7 @@ func (s *server) serve() error {
 type server struct {
 	conn      net.Conn
 	handlers  Handlers
-	exclusive bool // the process has no other work, so it is restored between calls
+	exclusive bool // the process has no other work, so its state is restored between calls
 	scratch   string
 	state     *State
 	// initial is the state of the process before any call; nil: the process is not restored
@@ -96,10 +96,10 @@ func (s *server) send(f frame.Frame) error {
 	if err != nil {
 		return err
 	}
-	if cap(buf) <= 64<<10 { // do not hold on to the buffer of one large result
+	if cap(buf) <= 64<<10 { // do not keep the buffer of one large result
 		s.buf = buf
 	}
-	_, _ = s.conn.Write(buf) // a worker that is gone shows on the reading side
+	_, _ = s.conn.Write(buf) // the reader detects that the worker has ended
 	return nil
 }
 
@@ -213,7 +213,7 @@ func (s *server) restore() {
 	}
 }
 
-// run calls the handler and turns a panic into its error.
+// run calls the handler and converts a panic to an error.
 func (s *server) run(ctx context.Context, inv Invocation) (output []byte, err error) {
 	h := s.handlers[inv.Activity]
 	if h == nil {

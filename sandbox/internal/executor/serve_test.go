@@ -30,7 +30,7 @@ func serve(t *testing.T, handlers Handlers) *worker {
 	go func() { served <- ServeConn(there, handlers) }()
 	w := &worker{t: t, conn: here, in: frame.NewReader(here, frame.DefaultLimits, here.SetReadDeadline)}
 	t.Cleanup(func() {
-		go func() { // take what it still has to say
+		go func() { // read its remaining messages
 			for {
 				if _, err := w.in.Read(); err != nil {
 					return

@@ -14,7 +14,7 @@ type State struct {
 	Epoch int64
 	Dir   string // scratch folder, also HOME, TMPDIR and the working directory; wiped when the session closes
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	values  map[string]any
 	making  map[string]*making
 	closers []func(context.Context)
@@ -109,7 +109,7 @@ func (s *State) close(ctx context.Context) {
 	s.mu.Unlock()
 	for i := len(closers) - 1; i >= 0 && ctx.Err() == nil; i-- {
 		func() {
-			defer func() { _ = recover() }() // a hook that panics must not keep the others from running
+			defer func() { _ = recover() }() // a hook that panics must not prevent the others from running
 			closers[i](ctx)
 		}()
 	}

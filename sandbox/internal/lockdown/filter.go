@@ -11,7 +11,7 @@ type instruction struct {
 
 // Operations of filter programs.
 const (
-	opLoad    = 0x20 // of a word of the call
+	opLoad    = 0x20 // loads a word of the call
 	opAnd     = 0x54
 	opEqual   = 0x15 // jumps
 	opAtLeast = 0x35
@@ -27,13 +27,13 @@ const (
 
 	actionAllow = 0x7fff0000
 	actionKill  = 0x80000000 // the whole process
-	actionError = 0x00050000 // with the number of an error
+	actionError = 0x00050000 // with an error number
 )
 
 const (
 	errPerm      = 1  // EPERM
 	errAccess    = 13 // EACCES
-	errNoSuch    = 38 // ENOSYS: what makes a library take the older call
+	errNoSuch    = 38 // ENOSYS: libraries then use the older call
 	firstX32Call = 0x40000000
 )
 
@@ -95,7 +95,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		p.arg(1)
 		p.when(opEqual, setLease, actionError|errPerm)
 	})
-	p.call(callPrlimit, actionAllow, func() { // of another process the kernel asks for its user only
+	p.call(callPrlimit, actionAllow, func() { // for another process the kernel checks only its user
 		p.arg(0)
 		p.unless(0, actionError|errPerm)
 	})
@@ -107,7 +107,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	}
 	for _, n := range []struct {
 		call number
-		user uint32 // what stands for all of a user's
+		user uint32 // value that selects all processes of a user
 	}{{callPriority, prioUser}, {callIOPriority, ioprioUser}} {
 		p.call(n.call, actionAllow, func() {
 			p.arg(0)
@@ -116,7 +116,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 			p.unless(0, actionError|errPerm)
 		})
 	}
-	p.call(callPrctl, actionAllow, func() { // who hides from its user hides from the supervisor
+	p.call(callPrctl, actionAllow, func() { // a process that is hidden from its user is also hidden from the supervisor
 		p.arg(0)
 		p.when(opEqual, setDumpable, actionError|errPerm)
 	})
@@ -130,7 +130,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 	if len(r.Ports) > 0 {
 		for _, send := range []struct {
 			call  number
-			flags uint32 // which argument they are
+			flags uint32 // index of the argument
 		}{{callSendto, 3}, {callSendmsg, 2}, {callSendmmsg, 3}} {
 			p.call(send.call, actionAllow, func() {
 				p.arg(send.flags)
@@ -165,7 +165,7 @@ func (r Rules) sockets(p *program) {
 		p.block(family, actionError|errAccess, func() {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
-			if len(r.Ports) > 0 { // of streams TCP alone: what else there is, MPTCP for one, Landlock does not look at
+			if len(r.Ports) > 0 { // of stream sockets only TCP: Landlock does not check others, such as MPTCP
 				p.unless(streamType, actionError|errAccess)
 				p.arg(2)
 				p.when(opEqual, 0, actionAllow)
@@ -196,7 +196,7 @@ func (p *program) arg(i uint32) { p.load(atArgs + 8*i) }
 
 func (p *program) ret(a uint32) { p.code = append(p.code, instruction{code: opReturn, k: a}) }
 
-// when answers if the test holds.
+// when returns the action if the test is true.
 func (p *program) when(test uint16, k, answer uint32) {
 	p.code = append(p.code, instruction{code: test, k: k, jf: 1})
 	p.ret(answer)

@@ -125,7 +125,7 @@ func TestFilter(t *testing.T) {
 			{callClone, []uint64{0x10000011}, perm, perm, perm},                         // a user namespace
 			{callClone, []uint64{0x20000011}, perm, perm, perm},                         // a namespace of processes
 			{callClone, []uint64{0x40000011}, perm, perm, perm},                         // a network
-			{callClone, []uint64{0x1_0000_0011}, actionAllow, actionAllow, actionAllow}, // the kernel takes the low half
+			{callClone, []uint64{0x1_0000_0011}, actionAllow, actionAllow, actionAllow}, // the kernel uses the low half
 			{callIoctl, []uint64{0, 0x5401}, actionAllow, actionAllow, actionAllow},
 			{callIoctl, []uint64{0, ttyInput}, perm, perm, perm},
 			{callIoctl, []uint64{0, 0xffffffff_00000000 | ttyInput}, perm, perm, perm},
@@ -152,7 +152,8 @@ func TestFilter(t *testing.T) {
 			{callSocketpair, []uint64{30}, access, access, access}, // TIPC
 			{callSocket, []uint64{unixFamily, 5}, actionAllow, actionAllow, actionAllow},
 			{callSocket, []uint64{inetFamily, 1}, actionAllow, access, access},
-			{callSocket, []uint64{inetFamily, 1 | 0x80800}, actionAllow, access, access}, // not to be inherited, not waiting
+			// close-on-exec and non-blocking
+			{callSocket, []uint64{inetFamily, 1 | 0x80800}, actionAllow, access, access},
 			{callSocket, []uint64{inetFamily, 2}, actionAllow, access, access},
 			{callSocket, []uint64{inet6Family, 2}, actionAllow, access, access},
 			{callSocket, []uint64{inetFamily, 3}, access, access, access},  // raw

@@ -46,7 +46,7 @@ type ruleset struct {
 	scoped uint64
 }
 
-// rulesetOf forbids all that an ABI can.
+// rulesetOf denies all rights that an ABI can deny.
 func rulesetOf(abi int) ruleset {
 	s := ruleset{files: makeSym<<1 - 1}
 	for _, later := range []struct {
@@ -72,11 +72,11 @@ func (r Rules) ruleset() ruleset {
 	return s
 }
 
-// fileRule allows rights beneath a path.
+// fileRule grants rights below a path.
 type fileRule struct {
 	path   string
 	rights uint64
-	needed bool // a path that is not there is an error and not a rule less
+	needed bool // a missing path is an error and not ignored
 }
 
 // fileRules returns the Landlock rules for files. Rights an ABI does not know are left out when the rule is added.

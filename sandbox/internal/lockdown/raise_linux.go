@@ -27,8 +27,8 @@ func Offered() Kernel {
 	return k
 }
 
-// Raise restricts the calling thread, for good. The caller has locked its goroutine to it; see [Apart]. After an error
-// the thread may be restricted in part and must not start anything.
+// Raise permanently restricts the calling thread. The caller must have locked its goroutine to it; see [OnOwnThread]. After
+// an error the thread may be partly restricted and must not start anything.
 func Raise(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
@@ -82,7 +82,7 @@ func allow(rules int, set ruleset, f fileRule) error {
 				errors.Is(err, unix.ELOOP)) {
 			return err
 		}
-		return nil // who cannot be reached needs no rule
+		return nil // an unreachable path needs no rule
 	}
 	// The kernel creates inodes under /proc on access and drops them, with the rule, when memory is scarce. The inode
 	// of an open file is not dropped.
@@ -147,7 +147,7 @@ func OnOwnThread(fn func()) {
 func onOwnThread(fn func(), done chan struct{}) {
 	runtime.LockOSThread()
 	if unix.Gettid() == os.Getpid() {
-		go onOwnThread(fn, done) // this goroutine holds the first thread until the other has found its own
+		go onOwnThread(fn, done) // this goroutine blocks the first thread until the other goroutine has its own thread
 		<-done
 		runtime.UnlockOSThread()
 		return

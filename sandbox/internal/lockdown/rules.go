@@ -4,7 +4,7 @@
 // kernel supports.
 //
 // The restrictions apply to one thread, not to the whole process: the process that starts a confined program must be
-// able to signal the program, but the program must not be able to signal the process. See [Apart].
+// able to signal the program, but the program must not be able to signal the process. See [OnOwnThread].
 package lockdown
 
 import (
