@@ -27,8 +27,8 @@ func Offered() Kernel {
 	return k
 }
 
-// Raise permanently restricts the calling thread. The caller must have locked its goroutine to it; see [OnOwnThread]. After
-// an error the thread may be partly restricted and must not start anything.
+// Raise permanently restricts the calling thread. The caller must have locked its goroutine to it; see [OnOwnThread].
+// After an error the thread may be partly restricted and must not start anything.
 func Raise(r Rules) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
