@@ -44,6 +44,10 @@ type Env struct {
 	mu       sync.Mutex // guards the fields below
 	patience time.Duration
 	workers  []*Worker
+	served   map[string]bool // queues with a worker that was started for them
+	ended    bool            // no further worker is started
+
+	starts sync.WaitGroup // starts of workers for queues
 }
 
 // standstill is the default of SetPatience.
@@ -173,7 +177,7 @@ func (e *Env) begin(path string) (end func()) {
 	e.server, err = server.Open(e.t.Context(), server.Options{
 		Release: "test", NoAuth: true, Log: log,
 		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: d})
+			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: e.watchQueues(d)})
 		},
 		Settings: func() protocol.WorkerSettings {
 			// Send as few heartbeats as possible, since each costs CPU time. The app treats a worker as dead after 60 s

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/workeropt"
@@ -17,14 +18,17 @@ import (
 	"github.com/sojourn-run/sojourn/worker"
 )
 
-// Options are the options of RunWith. The zero value is that of Run: one worker on the queue "default".
+// Options are the options of RunWith.
 type Options struct {
-	// Workers are started before the test, in this order; empty: one worker that polls Queues.
+	// Workers are started before the test, in this order. Empty: one worker polls Queues, and each other queue gets a
+	// worker when a task first appears on it.
 	Workers []WorkerSpec
 	// Queues are the task queues of workers that name none; empty: "default".
 	Queues []string
 	// Capabilities are those of workers that name none.
 	Capabilities []string
+
+	perQueue bool // each queue gets a worker
 }
 
 // WorkerSpec describes a worker of the test. All workers have the registry of the test. Zero values mean the limits of
@@ -52,7 +56,51 @@ type Worker struct {
 // RunWith is Run with several workers, other queues or capabilities.
 func RunWith[T testing.TB](t T, o Options, r *worker.Registry, test func(t T, env *Env)) {
 	t.Helper()
+	o.perQueue = len(o.Workers) == 0
 	runWith(t, o, r, test)
+}
+
+// queueWatch reports the queues whose tasks no poll waits for.
+type queueWatch struct {
+	store.Dispatcher
+	appeared func(queue string)
+}
+
+// Backlog reports that a queue has ready tasks.
+func (q queueWatch) Backlog(namespace, name string, kind protocol.TaskKind, keys ...store.RoutingKey) {
+	q.Dispatcher.Backlog(namespace, name, kind, keys...)
+	if name != "" {
+		q.appeared(name)
+	}
+}
+
+// watchQueues returns a dispatcher that starts a worker for each queue on which a task appears, if the options demand
+// it.
+func (e *Env) watchQueues(d store.Dispatcher) store.Dispatcher {
+	if !e.options.perQueue {
+		return d
+	}
+	e.served = map[string]bool{}
+	for _, name := range e.options.Queues {
+		e.served[name] = true
+	}
+	if len(e.options.Queues) == 0 {
+		e.served[queue] = true
+	}
+	return queueWatch{d, func(name string) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.served[name] || e.ended {
+			return
+		}
+		e.served[name] = true
+		e.starts.Go(func() {
+			if _, err := e.startWorker(WorkerSpec{ID: "test-" + name, Queues: []string{name}}); err != nil {
+				e.t.Error(err)
+				e.fail()
+			}
+		})
+	}}
 }
 
 // Worker returns a worker by its number in the order in which the workers were started, from 0.
@@ -69,6 +117,15 @@ func (e *Env) Worker(i int) *Worker {
 // AddWorker starts another worker.
 func (e *Env) AddWorker(spec WorkerSpec) *Worker {
 	e.t.Helper()
+	w, err := e.startWorker(spec)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return w
+}
+
+// startWorker starts a worker and waits until it polls.
+func (e *Env) startWorker(spec WorkerSpec) (*Worker, error) {
 	e.mu.Lock()
 	n := len(e.workers)
 	e.mu.Unlock()
@@ -100,13 +157,14 @@ func (e *Env) AddWorker(spec WorkerSpec) *Worker {
 		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
 	}, workeropt.Options{Carrier: f, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
 	if err != nil {
-		e.t.Fatal(err)
+		return nil, fmt.Errorf("worker %s: %w", spec.ID, err)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	if err := w.WaitReady(e.t.Context()); err != nil {
-		e.t.Error(err)
+		stop()
+		return nil, errors.Join(err, <-done)
 	}
 	added := &Worker{
 		ID: spec.ID, env: e, faults: f, stop: stop, ended: sync.OnceValue(func() error { return <-done }),
@@ -114,7 +172,7 @@ func (e *Env) AddWorker(spec WorkerSpec) *Worker {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.workers = append(e.workers, added)
-	return added
+	return added, nil
 }
 
 // Kill cuts the connection of the worker for good, as if its process was killed: it does not deregister, and the app
@@ -160,6 +218,10 @@ func (w *Worker) stopAtEnd() error {
 
 // endWorkers stops all workers.
 func (e *Env) endWorkers() (err error) {
+	e.mu.Lock()
+	e.ended = true
+	e.mu.Unlock()
+	e.starts.Wait()
 	e.mu.Lock()
 	workers := slices.Clone(e.workers)
 	e.mu.Unlock()

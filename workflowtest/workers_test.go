@@ -124,3 +124,27 @@ func TestWorkersHaveQueuesAndCapabilities(t *testing.T) {
 		}
 	})
 }
+
+// Without workers in the options, each queue gets a worker when a task first appears on it, also if a workflow or an
+// activity names the queue. Tests with Run have one worker on the queue default.
+func TestEachQueueGetsAWorkerWhenATaskAppears(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("where", func(ctx context.Context) (string, error) { return activity.Info(ctx).WorkerID, nil })
+	r.Workflow("asks", func(ctx workflow.Context) (all []string, err error) {
+		for _, queue := range []string{"gpu", "", "gpu", "disk"} {
+			on := workflow.WithActivity(ctx, workflow.ActivityOptions{Queue: queue})
+			where, err := workflow.Await[string](ctx, workflow.ExecuteActivity(on, "where"))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, where)
+		}
+		return all, nil
+	})
+	workflowtest.RunWith(t, workflowtest.Options{}, r, func(t *testing.T, env *workflowtest.Env) {
+		got, err := workflowtest.Result[[]string](env.Start("asks"))
+		if err != nil || !slices.Equal(got, []string{"test-gpu", "test", "test-gpu", "test-disk"}) {
+			t.Errorf("ran on %v, %v", got, err)
+		}
+	})
+}
