@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 )
 
-// SQLite parses and plans a statement each time it is executed unused prepared. A driver without a statement cache
+// SQLite parses and plans a statement each time it is executed unprepared. A driver without a statement cache
 // therefore reads through Prepared.
 
 // MaxPrepared is the maximum number of statements that are prepared on each connection of a pool. It is above the
