@@ -28,7 +28,7 @@ func Routes() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()
 
 type object = map[string]any
 
-// Document describes the routes as indented JSON in a stable order. root is the directory of the module, whose sources
+// Document describes the routes as JSON in a stable order. root is the directory of the module, whose sources
 // contain the comments. A route without described responses is an error.
 func Document(root string, routes []serve.Route) ([]byte, error) {
 	d := &document{schemas: newSchemas(newSource(root)), paths: object{}, refusals: object{}, examples: object{}}
@@ -74,12 +74,48 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 			},
 		},
 	}
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
+	var raw bytes.Buffer
+	e := json.NewEncoder(&raw)
 	e.SetEscapeHTML(false)
-	e.SetIndent("", " ")
-	err := e.Encode(whole)
-	return b.Bytes(), err
+	if err := e.Encode(whole); err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	if err := writeLines(&b, bytes.TrimSpace(raw.Bytes()), documentLines); err != nil {
+		return nil, err
+	}
+	b.WriteByte('\n')
+	return b.Bytes(), nil
+}
+
+// documentLines is the depth down to which each member of the document has its own line: that of operations and
+// schemas.
+const documentLines = 3
+
+// writeLines writes compact JSON with the members of its objects on lines of their own down to a depth, so that a
+// changed operation is one changed line.
+func writeLines(b *bytes.Buffer, raw json.RawMessage, depth int) error {
+	if depth == 0 || raw[0] != '{' {
+		b.Write(raw)
+		return nil
+	}
+	var members map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &members); err != nil {
+		return err
+	}
+	between := "{\n"
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		fmt.Fprintf(b, "%s%q:", between, name)
+		if err := writeLines(b, members[name], depth-1); err != nil {
+			return err
+		}
+		between = ",\n"
+	}
+	if len(members) == 0 {
+		b.WriteByte('{')
+	}
+	b.WriteByte('}')
+	return nil
 }
 
 type document struct {
