@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	goclient "github.com/sojourn-run/sojourn/client"
@@ -232,7 +233,9 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 		}
 		requests.Store(0)
 		o.WorkflowID = "updated"
-		_, err = app.UpdateWithStart(context.Background(), "flow", nil, "go", nil, nil, o)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		_, err = app.UpdateWithStart(ctx, "flow", nil, "go", nil, nil, o)
 		events, runs = h.recorded("updated")
 		if goclient.ReasonOf(err) != goclient.ReasonUpdateFailed || runs != 1 || !slices.Contains(events, "UpdateAccepted") {
 			t.Errorf("the update: %v; %d runs with %v", err, runs, events)
