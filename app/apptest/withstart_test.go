@@ -205,6 +205,11 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		var requests atomic.Int64
+		closed := make(chan struct{}, 1)
+		closeRun := func() { // when the request has started it
+			h.decide(h.poll("workflow"), `{"type":"fail_workflow","message":"no"}`)
+			closed <- struct{}{}
+		}
 		s := httptest.NewServer(&httputil.ReverseProxy{
 			Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
 			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
@@ -212,7 +217,7 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 				if requests.Add(1) > 1 {
 					return nil
 				}
-				h.decide(h.poll("workflow"), `{"type":"fail_workflow","message":"no"}`)
+				<-closed
 				return fmt.Errorf("the response is lost")
 			},
 		})
@@ -222,6 +227,7 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 			t.Fatal(err)
 		}
 		o := goclient.StartOptions{Queue: handQueue, WorkflowID: "order", ReusePolicy: goclient.AllowReuse}
+		go closeRun()
 		run, err := app.SignalWithStart(context.Background(), "flow", nil, "go", goclient.Args{1}, o)
 		if err != nil {
 			t.Fatal(err)
@@ -233,6 +239,7 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 		}
 		requests.Store(0)
 		o.WorkflowID = "updated"
+		go closeRun() // an update whose run closes has failed, so the app responds
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		_, err = app.UpdateWithStart(ctx, "flow", nil, "go", nil, nil, o)
