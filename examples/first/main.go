@@ -59,7 +59,7 @@ func Nearest(ctx context.Context, word string) (string, error) {
 	}
 	found := m.Nearest(word, 1)
 	if len(found) == 0 {
-		return "", errors.New("nothing is near " + word)
+		return "", errors.New("no passage is near " + word)
 	}
 	return found[0].Text, nil
 }

@@ -29,7 +29,7 @@ func (p *program) releaseSessions() *cobra.Command {
 			"The command opens the database itself; stop the apps first.",
 		RunE: func(c *cobra.Command, _ []string) error {
 			if !all {
-				return usageError{errors.New("--all is required; to move a single session run: sojourn sessions migrate ID")}
+				return usageError{errors.New("--all is required; to move one session, use: sojourn sessions migrate ID")}
 			}
 			if floor < 0 || floor > maxEpochFloor {
 				return usageError{fmt.Errorf("--epoch-floor must be between 0 and %d", int64(maxEpochFloor))}

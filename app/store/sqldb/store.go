@@ -205,7 +205,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 	if cfg.Dialect.Shared { // from now on there is a row to lock; see stored
 		old := time.Now().Add(-batchAge).UnixMicro()
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM batches WHERE at < $1", old); err != nil {
-			return nil, fmt.Errorf("delete the batch rows of old apps: %w", err)
+			return nil, fmt.Errorf("delete the commit batch counters of ended apps: %w", err)
 		}
 		if _, err := cfg.Reads.ExecContext(ctx, "DELETE FROM questions WHERE until < $1", time.Now().Add(-time.Hour).
 			UnixMicro()); err != nil {
@@ -214,7 +214,7 @@ func New(ctx context.Context, cfg Config) (*Store, error) {
 		if _, err := cfg.Reads.ExecContext(
 			ctx, "INSERT INTO batches (app, batch, at) VALUES ($1, 0, 0) ON CONFLICT DO NOTHING", cfg.App,
 		); err != nil {
-			return nil, fmt.Errorf("insert the batch row of app %s: %w", cfg.App, err)
+			return nil, fmt.Errorf("insert the commit batch counter of app %s: %w", cfg.App, err)
 		}
 	}
 	if err := s.loadRoutingKeys(ctx); err != nil {

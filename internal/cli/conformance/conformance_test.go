@@ -217,7 +217,7 @@ func TestAServerThatChangesWhatItRefusesIsFound(t *testing.T) {
 		t.Fatal(err)
 	}
 	results, err := conformance.Run(t.Context(), list, conformance.Options{URL: s.URL})
-	if err != nil || len(results) != 1 || !strings.Contains(results[0].Why, "the response changed") {
+	if err != nil || len(results) != 1 || !strings.Contains(results[0].Why, "the response differs after the step") {
 		t.Errorf("got %+v, %v", results, err)
 	}
 }

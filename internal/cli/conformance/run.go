@@ -180,10 +180,10 @@ func (r *runner) step(ctx context.Context, s Step, vars map[string]any) error {
 	}
 	for i, path := range s.Unchanged {
 		if err := Match(before[i], after[i]); err != nil {
-			return fmt.Errorf("GET %s: the response changed: %w", path, err)
+			return fmt.Errorf("GET %s: the response differs after the step: %w", path, err)
 		}
 		if err := Match(after[i], before[i]); err != nil {
-			return fmt.Errorf("GET %s: the response changed: %w", path, err)
+			return fmt.Errorf("GET %s: the response differs after the step: %w", path, err)
 		}
 	}
 	return nil

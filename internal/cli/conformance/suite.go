@@ -58,7 +58,7 @@ type Step struct {
 	Unchanged []string `json:"unchanged,omitempty"`
 }
 
-// Request is a request. Standard headers are added: the token, the version of the plane, the type of the body. A null
+// Request is a request. Standard headers are added: the token, the version of the API, the type of the body. A null
 // header is omitted.
 type Request struct {
 	Method  string             `json:"method"`
