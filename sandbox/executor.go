@@ -185,7 +185,7 @@ func (ex *executor) run() {
 	case end = <-last:
 		patience.Stop()
 	case <-patience.C:
-		ex.force()
+		ex.endSupervisor()
 		end = supervisor.EndUnreported
 	}
 	if end == supervisor.EndUnreported { // descendants that left its session were reparented
@@ -474,17 +474,17 @@ func (ex *executor) kill(why ending) {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if ex.forced == nil && !ex.ended {
-		ex.forced = time.AfterFunc(endTime, ex.force)
+		ex.forced = time.AfterFunc(endTime, ex.endSupervisor)
 		time.AfterFunc(stoppedTime, func() {
 			if supervisor.Stopped(ex.proc.cmd.Process.Pid) {
-				ex.force()
+				ex.endSupervisor()
 			}
 		})
 	}
 }
 
-// force ends an unresponsive supervisor and all its descendants.
-func (ex *executor) force() {
+// endSupervisor kills an unresponsive supervisor and all its descendants.
+func (ex *executor) endSupervisor() {
 	select {
 	case <-ex.done:
 	default:

@@ -30,7 +30,7 @@ func (v *View) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains
 	return out, nil
 }
 
-// Drains are drains with what their workers have left.
+// Drains returns the progress of drains: the leases and sessions that their workers still hold.
 func (v *View) Drains(
 	ctx context.Context, ns string, list []engine.Drain,
 ) ([]protocol.FleetDrainState, error) {

@@ -49,13 +49,15 @@ func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind p
 }
 
 // throttle returns why the limits of a queue and its namespace stop dispatch; without a Why they do not.
-func throttle(own, all *engine.Queue, kind protocol.TaskKind, leased, leasedInAll int, now time.Time) engine.Throttle {
+func throttle(
+	queue, namespace *engine.Queue, kind protocol.TaskKind, leasedInQueue, leasedInNamespace int, now time.Time,
+) engine.Throttle {
 	var t engine.Throttle
-	if own != nil {
-		_, t, _ = own.Room(kind, leased, now)
+	if queue != nil {
+		_, t, _ = queue.Room(kind, leasedInQueue, now)
 	}
-	if t.Why == nil && all != nil {
-		_, t, _ = all.Room(kind, leasedInAll, now)
+	if t.Why == nil && namespace != nil {
+		_, t, _ = namespace.Room(kind, leasedInNamespace, now)
 	}
 	return t
 }

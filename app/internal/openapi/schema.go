@@ -96,7 +96,7 @@ func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bo
 	if t == nil {
 		return false, nil
 	}
-	if err := d.source.of(t); err != nil {
+	if err := d.source.load(t); err != nil {
 		return false, err
 	}
 	switch {

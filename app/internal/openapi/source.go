@@ -29,8 +29,9 @@ func newSource(root string) *source {
 	return &source{root: root, read: map[string]bool{}, comments: map[string]string{}, values: map[string][]string{}}
 }
 
-// of parses the package of a type once. It ignores packages of other modules.
-func (s *source) of(t reflect.Type) error {
+// load reads the comments and constants of the package of a type, once per package. It ignores packages of other
+// modules.
+func (s *source) load(t reflect.Type) error {
 	pkg := t.PkgPath()
 	if s.read[pkg] || !strings.HasPrefix(pkg, module) {
 		return nil
@@ -107,7 +108,7 @@ func line(groups ...*ast.CommentGroup) string {
 // aboutType returns the comment of a type as a description: without the leading Go name, and with JSON names of
 // members.
 func (s *source) aboutType(t reflect.Type) string {
-	if s.of(t) != nil {
+	if s.load(t) != nil {
 		return ""
 	}
 	about := s.comments[t.PkgPath()+"."+t.Name()]
@@ -165,7 +166,7 @@ func (s *source) aboutField(t reflect.Type, name string) string {
 		if t = t.Field(i).Type; t.Kind() == reflect.Pointer {
 			t = t.Elem()
 		}
-		if s.of(t) != nil {
+		if s.load(t) != nil {
 			return ""
 		}
 	}

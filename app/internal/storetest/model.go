@@ -59,7 +59,7 @@ func Model(t *testing.T, s Suite) {
 		}
 		for i, most := range []int{0, 1, 3} {
 			m.workers = append(
-				m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Hour), attempts(30*time.Hour)),
+				m.workers, w.Worker(fmt.Sprintf("w%d-%d", i, turn), Sessions(most, 20*time.Hour), attemptLease(30*time.Hour)),
 			)
 		}
 		rt.Repeat(map[string]func(*rapid.T){

@@ -169,7 +169,7 @@ func renewal(w *Fixture) {
 }
 
 func workTouches(w *Fixture) {
-	a, b := w.Worker("a", Sessions(10, 600*tick), idle(200*tick), attempts(10_000*tick)), w.Worker("b")
+	a, b := w.Worker("a", Sessions(10, 600*tick), idle(200*tick), attemptLease(10_000*tick)), w.Worker("b")
 	w.flow("s")
 	l := w.act(a)
 	w.Pass(250 * tick)
@@ -382,7 +382,7 @@ func fenceRises(w *Fixture) {
 }
 
 func attemptsApart(w *Fixture) {
-	a, b := w.Worker("a", Sessions(10, 10_000*tick), attempts(500*tick)), w.Worker("b", Sessions(10, 10_000*tick))
+	a, b := w.Worker("a", Sessions(10, 10_000*tick), attemptLease(500*tick)), w.Worker("b", Sessions(10, 10_000*tick))
 	w.flow("s")
 	l := w.act(a)
 	back := engine.ReleaseActivity{Seq: l.Activity.Seq, Delivery: 1, Why: "worker_error"}
@@ -397,7 +397,7 @@ func attemptsApart(w *Fixture) {
 	if l = w.act(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
 		w.T.Fatalf("after the lapse a got %+v", l.Activity)
 	}
-	short := w.Worker("short", Sessions(10, 500*tick), attempts(10_000*tick))
+	short := w.Worker("short", Sessions(10, 500*tick), attemptLease(10_000*tick))
 	w.flow("t")
 	mine := w.act(short)
 	w.Pass(600 * tick) // in the opposite order

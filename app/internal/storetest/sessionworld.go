@@ -17,8 +17,8 @@ func idle(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
 }
 
-// attempts sets the lease of a worker's attempts.
-func attempts(d time.Duration) func(*engine.Worker) {
+// attemptLease sets the lease duration of a worker's attempts.
+func attemptLease(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
 }
 

@@ -110,8 +110,8 @@ type call struct {
 	undelivered func()                  // called if the response cannot be delivered
 }
 
-// addMember adds a member to the response in case it is an error.
-func (c *call) addMember(name string, value any) {
+// addErrorMember adds a member to the response in case it is an error.
+func (c *call) addErrorMember(name string, value any) {
 	if c.refused == nil {
 		c.refused = map[string]any{}
 	}

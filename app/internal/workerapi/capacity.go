@@ -34,12 +34,12 @@ var errPollDisplaced = errors.New("the poll was ended to make room for another c
 
 // full returns the error of a poll for which there is no place.
 func (a *API) full(c *call, in *protocol.PollRequest) error {
-	c.addMember("task", nil)
-	c.addMember("poll_status", protocol.ReasonPollCapacity)
-	c.addMember("task_kind", taskKind(in.Kinds))
-	c.addMember("task_queue", in.TaskQueue)
-	c.addMember("retryable", true)
-	c.addMember("retry_after_seconds", capacityRetry)
+	c.addErrorMember("task", nil)
+	c.addErrorMember("poll_status", protocol.ReasonPollCapacity)
+	c.addErrorMember("task_kind", taskKind(in.Kinds))
+	c.addErrorMember("task_queue", in.TaskQueue)
+	c.addErrorMember("retryable", true)
+	c.addErrorMember("retry_after_seconds", capacityRetry)
 	return protocol.Refuse(
 		protocol.ReasonPollCapacity, "this app holds %d polls, which is the maximum; try again", a.opt.MaxPolls,
 	)

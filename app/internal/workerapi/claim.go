@@ -27,9 +27,9 @@ func claimActivity(a *API, c *call) (response, error) { return leaseTask(a, c, p
 // leaseTask leases a task by its ID. The reason and status of an error show why the task cannot be leased.
 func leaseTask(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	var body claimBody
-	c.addMember("claimed", false)
-	c.addMember("task_id", c.PathValue("task"))
-	c.addMember("task", nil)
+	c.addErrorMember("claimed", false)
+	c.addErrorMember("task_id", c.PathValue("task"))
+	c.addErrorMember("task", nil)
 	if err := c.Need(&body); err != nil {
 		return response{}, err
 	}
@@ -80,8 +80,8 @@ func activityClaimStatus(a *API, c *call) (response, error) {
 // claim it.
 func claimStatus(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	in := c.claim(kind)
-	c.addMember("claimed", false)
-	c.addMember("task_id", in.TaskID)
+	c.addErrorMember("claimed", false)
+	c.addErrorMember("task_id", in.TaskID)
 	in.WorkerID, in.Incarnation = c.URL.Query().Get("worker_id"), c.URL.Query().Get("incarnation")
 	if in.WorkerID == "" {
 		in.WorkerID = c.URL.Query().Get("lease_owner")
@@ -101,9 +101,9 @@ func attemptStatus(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("activity_attempt_id", in.attemptID())
-	c.addMember("can_continue", false)
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("activity_attempt_id", in.attemptID())
+	c.addErrorMember("can_continue", false)
 	if err := httpjson.Missing(&in, leasedAttempt); err != nil {
 		return response{}, err
 	}

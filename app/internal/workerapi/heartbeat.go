@@ -16,9 +16,9 @@ func heartbeatWorkflow(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("workflow_task_attempt", in.Attempt)
-	c.addMember("renewed", false)
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("workflow_task_attempt", in.Attempt)
+	c.addErrorMember("renewed", false)
 	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: in.Owner, Attempt: in.Attempt,
 	})
@@ -72,10 +72,10 @@ func heartbeatActivity(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("activity_attempt_id", in.attemptID())
-	c.addMember("heartbeat_recorded", false)
-	c.addMember("can_continue", false)
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("activity_attempt_id", in.attemptID())
+	c.addErrorMember("heartbeat_recorded", false)
+	c.addErrorMember("can_continue", false)
 	out, err := a.opt.Verbs.HeartbeatTask(c.Ctx, protocol.HeartbeatRequest{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: in.Owner, AttemptID: in.attemptID(), Epoch: in.Epoch,
 		Progress: progress,

@@ -70,7 +70,7 @@ func poll(a *API, c *call, kind protocol.TaskKind) (response, error) {
 	if err := c.Need(&body); err != nil {
 		return response{}, err
 	}
-	c.addMember("task", nil)
+	c.addErrorMember("task", nil)
 	kinds, named, err := body.kinds(kind)
 	if err != nil {
 		return response{}, err
@@ -206,12 +206,12 @@ func pollRefusal(c *call, err error) error {
 	}
 	switch e.Reason {
 	case protocol.ReasonWorkerDraining:
-		c.addMember("poll_status", protocol.PollDraining)
-		c.addMember("worker_status", protocol.WorkerDraining)
+		c.addErrorMember("poll_status", protocol.PollDraining)
+		c.addErrorMember("worker_status", protocol.WorkerDraining)
 	case protocol.ReasonStaleRegistration:
-		c.addMember("poll_status", e.Reason)
+		c.addErrorMember("poll_status", e.Reason)
 	case protocol.ReasonThrottled:
-		c.addMember("poll_status", protocol.PollThrottled)
+		c.addErrorMember("poll_status", protocol.PollThrottled)
 	}
 	return err
 }

@@ -17,9 +17,9 @@ func pollQuery(a *API, c *call) (response, error) { return poll(a, c, protocol.K
 // queryItem starts the outcome of a query task; from here on an error contains the task and the attempt.
 func queryItem(c *call, h holder, attempt int64) protocol.CompleteItem {
 	id := c.PathValue("task")
-	c.addMember("query_task_id", id)
-	c.addMember("query_task_attempt", attempt)
-	c.addMember("outcome", "rejected")
+	c.addErrorMember("query_task_id", id)
+	c.addErrorMember("query_task_attempt", attempt)
+	c.addErrorMember("outcome", "rejected")
 	return protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindQuery, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation, Attempt: attempt,
 	}

@@ -21,8 +21,8 @@ func register(a *API, c *call) (response, error) {
 	if err := c.Principal.CheckQueues(append([]string{in.TaskQueue}, in.TaskQueues...)...); err != nil {
 		return response{}, err
 	}
-	c.addMember("worker_id", in.WorkerID)
-	c.addMember("registered", false)
+	c.addErrorMember("worker_id", in.WorkerID)
+	c.addErrorMember("registered", false)
 	if err := checkCapabilities(c.Header.Get(VersionHeader), in); err != nil {
 		return response{}, err
 	}
@@ -36,7 +36,7 @@ func deregister(a *API, c *call) (response, error) {
 	in := protocol.DeregisterRequest{
 		WorkerID: c.PathValue("worker"), Namespace: c.NS, Incarnation: c.URL.Query().Get("incarnation"),
 	}
-	c.addMember("worker_id", in.WorkerID)
+	c.addErrorMember("worker_id", in.WorkerID)
 	out, err := a.opt.Verbs.Deregister(c.Ctx, in)
 	return response{http.StatusOK, out}, err
 }
@@ -56,7 +56,7 @@ func workerHeartbeat(a *API, c *call) (response, error) {
 		}
 		l.Namespace = c.NS
 	}
-	c.addMember("worker_id", in.WorkerID)
+	c.addErrorMember("worker_id", in.WorkerID)
 	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
 	out, err := a.opt.Verbs.WorkerHeartbeat(c.Ctx, in)
 	return response{http.StatusOK, out}, err

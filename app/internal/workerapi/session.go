@@ -11,7 +11,7 @@ import (
 // in a loop and reads this member only.
 
 // markNotAdmitted sets the members of every refused session request; the status is added when it is known.
-func markNotAdmitted(c *call) { c.addMember("admitted", false) }
+func markNotAdmitted(c *call) { c.addErrorMember("admitted", false) }
 
 func createSession(a *API, c *call) (response, error) {
 	markNotAdmitted(c)
@@ -30,7 +30,7 @@ func createSession(a *API, c *call) (response, error) {
 			return response{}, err
 		}
 	}
-	c.addMember("worker_id", in.WorkerID)
+	c.addErrorMember("worker_id", in.WorkerID)
 	out, err := a.opt.Verbs.CreateSession(c.Ctx, in)
 	return receipt(out), err
 }

@@ -31,10 +31,10 @@ func (h holder) attemptID() string {
 // workflowItem starts the outcome of a workflow task; from here on an error contains the task and the attempt.
 func workflowItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("workflow_task_attempt", h.Attempt)
-	c.addMember("recorded", false)
-	c.addMember("outcome", "rejected")
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("workflow_task_attempt", h.Attempt)
+	c.addErrorMember("recorded", false)
+	c.addErrorMember("outcome", "rejected")
 	return protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindWorkflow, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		Attempt: h.Attempt,
@@ -44,10 +44,10 @@ func workflowItem(c *call, h holder) protocol.CompleteItem {
 // activityItem starts the outcome of an activity attempt.
 func activityItem(c *call, h holder) protocol.CompleteItem {
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("activity_attempt_id", h.attemptID())
-	c.addMember("recorded", false)
-	c.addMember("outcome", "rejected")
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("activity_attempt_id", h.attemptID())
+	c.addErrorMember("recorded", false)
+	c.addErrorMember("outcome", "rejected")
 	return protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindActivity, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		AttemptID: h.attemptID(), Epoch: h.Epoch,
@@ -146,8 +146,8 @@ func (a *API) lateReport(c *call, worker string, err error) {
 		a.opt.Workers.SDK(c.Ctx, c.NS, worker), protocol.RustSDK,
 	) {
 		c.statuses = lateStatuses
-		c.addMember("created_task_ids", []string{})
-		c.addMember("next_task_id", nil)
+		c.addErrorMember("created_task_ids", []string{})
+		c.addErrorMember("next_task_id", nil)
 	}
 }
 
@@ -206,8 +206,8 @@ func historyPage(a *API, c *call) (response, error) {
 	}
 	size := max(in.PageSize, in.Older)
 	id := c.PathValue("task")
-	c.addMember("task_id", id)
-	c.addMember("workflow_task_attempt", in.Attempt)
+	c.addErrorMember("task_id", id)
+	c.addErrorMember("workflow_task_attempt", in.Attempt)
 	all, err := flag(c, "all")
 	if err != nil {
 		return response{}, err

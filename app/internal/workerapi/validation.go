@@ -14,9 +14,9 @@ func pollValidation(a *API, c *call) (response, error) { return poll(a, c, proto
 // verdict returns the decision on an update that waits to be accepted.
 func (a *API) verdict(c *call, h holder, attempt int64, failure *protocol.Failure) (response, error) {
 	id := c.PathValue("task")
-	c.addMember("update_validation_task_id", id)
-	c.addMember("update_validation_attempt", attempt)
-	c.addMember("outcome", "rejected")
+	c.addErrorMember("update_validation_task_id", id)
+	c.addErrorMember("update_validation_attempt", attempt)
+	c.addErrorMember("outcome", "rejected")
 	out, err := a.submit(c, protocol.CompleteItem{
 		Namespace: c.NS, Kind: protocol.KindValidation, TaskID: id, Owner: h.Owner, Incarnation: h.Incarnation,
 		Attempt: attempt, Failure: failure,

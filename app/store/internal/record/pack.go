@@ -54,8 +54,8 @@ func (p *Packing) session(k int) string {
 // Rows adds the rows of the events to r.
 func (p *Packing) Rows(r *db.Rowset, run string) {
 	for from := 0; from < len(p.Events); {
-		to, place := p.row(from)
-		p.add(r, run, from, to, place)
+		to, attemptEnd := p.row(from)
+		p.addRow(r, run, from, to, attemptEnd)
 		from = to
 	}
 }
@@ -63,9 +63,9 @@ func (p *Packing) Rows(r *db.Rowset, run string) {
 // row returns the end of the row that begins at from, and the position of its first event that ends an attempt in a
 // session, or from. A row has such events of only one session and one time, so that the rows of a session are ordered
 // by the ends of attempts.
-func (p *Packing) row(from int) (to, place int) {
+func (p *Packing) row(from int) (to, attemptEnd int) {
 	size, in := 0, ""
-	place = from
+	attemptEnd = from
 	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
 		size += len(p.Payloads[to])
 		// Events of inherited signals may lie between two events; they have a row of their own.
@@ -75,21 +75,22 @@ func (p *Packing) row(from int) (to, place int) {
 		switch s := p.session(to); {
 		case s == "":
 		case in == "":
-			in, place = s, to
-		case s != in || !p.Events[to].At.Equal(p.Events[place].At.Time):
-			return to, place
+			in, attemptEnd = s, to
+		case s != in || !p.Events[to].At.Equal(p.Events[attemptEnd].At.Time):
+			return to, attemptEnd
 		}
 	}
-	return to, place
+	return to, attemptEnd
 }
 
-// add adds one row.
-func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
+// addRow adds the row of the events at the positions from to to-1. The row has the session and the time of the event at
+// attemptEnd.
+func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 	e := &p.Events[from]
-	session := p.session(place)
-	r.S(run).I(e.Seq).I(p.Events[place].At.Micros()).S(e.Type()).S(e.TaskID).I(e.SeenThrough)
+	session := p.session(attemptEnd)
+	r.S(run).I(e.Seq).I(p.Events[attemptEnd].At.Micros()).S(e.Type()).S(e.TaskID).I(e.SeenThrough)
 	if to == from+1 {
-		follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), len(p.Payloads[from]))
+		follows := p.Lead.next(session, e.Seq, p.Events[attemptEnd].At.Micros(), len(p.Payloads[from]))
 		r.S(string(p.Payloads[from])).S(session).I(0).I(0).S("").I(follows)
 		return
 	}
@@ -117,7 +118,7 @@ func (p *Packing) add(r *db.Rowset, run string, from, to, place int) {
 	if ended == 1 {
 		ended = 0 // rows of earlier releases do not contain it
 	}
-	follows := p.Lead.next(session, e.Seq, p.Events[place].At.Micros(), payloads.Len())
+	follows := p.Lead.next(session, e.Seq, p.Events[attemptEnd].At.Micros(), payloads.Len())
 	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
 }
 
