@@ -391,8 +391,8 @@ func TestPurePackagesNeverReadTheClock(t *testing.T) {
 	}
 }
 
-// joins are the packages that may bind a dispatch to a store: the plane, for everybody, and the tests of the parts that
-// it joins.
+// joins are the packages that may connect a dispatch to a store: app/server, which all other packages use, and the
+// tests of the two packages that it connects.
 var joins = []string{"app/server", "app/dispatch", "app/broker"}
 
 // One package assembles the control plane, so that tests run the same control plane as the app.

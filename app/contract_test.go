@@ -31,7 +31,7 @@ func published(t *testing.T) func(definition string, value any) error {
 	}
 }
 
-// plane calls an app over HTTP as workers and operators do.
+// plane is an HTTP client of an app for both APIs, that of workers and that of operators.
 type plane struct {
 	t   *testing.T
 	url string

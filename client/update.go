@@ -26,7 +26,8 @@ type UpdateOptions struct {
 }
 
 // StartUpdate sends an update and returns once the workflow has accepted it, without waiting for its result. If a
-// validator rejected the update, the reason of the error is ReasonUpdateRejected or ReasonUpdateFailed.
+// validator rejects the update before that, the reason of the error is ReasonUpdateRejected. If the validator, which
+// runs again right before the handler, rejects it only then, the reason is ReasonUpdateFailed.
 func (w *Workflow) StartUpdate(ctx context.Context, name string, args []any, o UpdateOptions) (*Update, error) {
 	raw, err := rawArgs(args)
 	if err != nil {

@@ -102,9 +102,10 @@ func decode(p *payload.Payload, out any) error {
 	return payload.Decode(*p, out)
 }
 
-// Update sends an update, waits for its result, and decodes the result into out, unless nil. If a validator rejected
-// the update, the reason of the error is ReasonUpdateRejected or ReasonUpdateFailed; if the handler returned an error,
-// or the run closed before the update ended, it is ReasonUpdateFailed.
+// Update sends an update, waits for its result, and decodes the result into out, unless nil. If a validator rejects the
+// update before the workflow accepts it, the reason of the error is ReasonUpdateRejected. If the validator, which runs
+// again right before the handler, rejects the update then, or the handler returns an error, or the run closes before
+// the update has ended, the reason is ReasonUpdateFailed.
 func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any) error {
 	raw, err := rawArgs(args)
 	if err != nil {

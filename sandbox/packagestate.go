@@ -72,8 +72,8 @@ func (s *packageSet) describe(i *PackagesInfo) {
 	}
 }
 
-// FindPackages returns the state of the packages that this pool's handlers need, in the folder of packages of workers
-// whose executors use dir. It installs nothing.
+// FindPackages returns the state of the packages that this pool's handlers need, in the package folder of the
+// workers whose Options.Dir is dir. It installs nothing.
 func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo, err error) {
 	if p.opt.Handlers == "" {
 		return nil, nil

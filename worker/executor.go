@@ -23,7 +23,8 @@ type ExecutorOptions struct {
 	// kernel can hold it. Empty: any.
 	IsolationMin string
 	Disabled     bool // no executors at all; isolated activities and handlers are then an error
-	// files and folders that confined code may read, or change, next to its runtime, the handlers and its scratch folder
+	// files and folders that confined code may read, or change, in addition to its runtime, the handlers and its scratch
+	// folder
 	Read, Write []string
 	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
 	Node, Python string

@@ -38,7 +38,8 @@ var runtimeNames = map[string]string{sandbox.RuntimeNode: "Node", sandbox.Runtim
 var programNames = map[string]string{sandbox.RuntimeNode: "node", sandbox.RuntimePython: "python3"}
 
 // FindHandlers returns the handlers in dir. A handler must not have the name of a registered activity, unless that
-// activity is an example. Handlers whose interpreter is not in runtimes are ignored and listed.
+// activity is a built-in example, which the handler replaces. Handlers whose interpreter is not in runtimes are ignored
+// and listed.
 func FindHandlers(dir string, r *Registry, runtimes map[string]string) (Handlers, error) {
 	found, omitted, err := sandbox.Discover(dir)
 	if err != nil {

@@ -66,7 +66,7 @@ func Start(t testing.TB, o Options) *App {
 	return r
 }
 
-// openFunc returns the function with which a plane opens a database: sqlite:PATH or postgres://….
+// openFunc returns the function with which a server opens a database: sqlite:PATH or postgres://….
 func openFunc(database string) func(context.Context, string, store.Dispatcher) (store.Store, error) {
 	return func(ctx context.Context, id string, d store.Dispatcher) (store.Store, error) {
 		if path, ok := strings.CutPrefix(database, "sqlite:"); ok {

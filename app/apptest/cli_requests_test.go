@@ -27,7 +27,7 @@ type recorded struct {
 }
 
 // W9: every request of the command-line client, in one sequence. The test client sends both version headers, worker
-// protocol 1.0, with every request, and rejects a response without the version of its plane.
+// protocol 1.0, with every request, and rejects a response without the version of its API.
 func TestTheRequestsOfTheCommandLineClient(t *testing.T) {
 	var list []recorded
 	if err := json.Unmarshal(cliRequests, &list); err != nil {

@@ -92,7 +92,7 @@ type matrix struct {
 	path string
 }
 
-// refused sends a request that must be refused with this error, in the form of the route's plane.
+// refused sends a request that must be refused with this error, in the form of the route's API.
 func (m matrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t

@@ -80,7 +80,7 @@ func busy(t *testing.T, c client) func(operation string) map[string][]string {
 // workerMatrix sends one route of the worker API the requests that it must refuse.
 type workerMatrix struct{ matrix }
 
-// refused sends a request that must be refused with this error, in the worker plane's form.
+// refused sends a request that must be refused with this error, in the form of the worker API.
 func (m workerMatrix) refused(c client, status int, reason, body string) response {
 	m.t.Helper()
 	c.t = m.t

@@ -419,7 +419,7 @@ func TestAnUnknownTokenIsLookedUpOnceUntilTokensChange(t *testing.T) {
 	if _, err := a.Authenticate(t.Context(), n.Token); err != nil || s.reads.Load() != before {
 		t.Errorf("a valid token after 10,100 guesses: %v, %d reads, want none", err, s.reads.Load()-before)
 	}
-	// The ID is found as soon as its token is created, here or at another app.
+	// An unknown ID is cached only until a token is created, here or at another app.
 	_, err := a.Authenticate(t.Context(), "sjn_cccc_secret")
 	wantReason(t, "a token that does not exist yet", err, protocol.ReasonUnauthorized)
 	hash := sha256.Sum256([]byte("secret"))

@@ -141,7 +141,8 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	if ended > 0 {
 		b.log.Info().Str("session_id", key.ID).Int("tasks", ended).Msg("failed the pending tasks of an ended session")
 	}
-	// No task was ready in the session: nothing remains to check.
+	// No task is ready, but the session's row still counts some. Reset the count; otherwise the sweeper visits the
+	// session in every round.
 	if !queued {
 		_, err = transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.DueSession{Settled: true})
 	}

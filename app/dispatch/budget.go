@@ -58,7 +58,7 @@ func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	return true
 }
 
-// smallest is a size below which there are no tasks.
+// smallest is less than the size of any task: with fewer bytes left, a response can accept no further task.
 const smallest = 1 << 10
 
 func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < smallest }

@@ -169,7 +169,7 @@ func (p *proc) cut() bool {
 	return p.way.Err() != nil
 }
 
-// carrier is a worker's way to the app, which can be cut.
+// carrier is a worker's connection to the app. A test can cut it.
 type carrier struct {
 	link.Local
 	p *proc
@@ -177,7 +177,8 @@ type carrier struct {
 
 var errCut = errors.New("the way to the app is cut")
 
-// Dial joins the app.
+// Dial connects the worker to the app in this process. It fails while the connection is cut; later calls go through
+// proc.pass, which can lose them.
 func (c carrier) Dial(
 	ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices,
 ) (link.Conn, error) {

@@ -31,14 +31,14 @@ const (
 	Reserved
 )
 
-// The maximum wait of a request, the wait after which a caller above its share is cut for it, and the maximum of
-// waiting requests of one owner.
+// Limits of waiting requests: the maximum wait, the wait after which a request of a caller above its share is cut off
+// so that its bytes become free, and the maximum number of waiting requests of one token and in total.
 const (
 	waitFor    = 5 * time.Second
 	cutAfter   = time.Second
 	mayWait    = 64
 	mayWaitAll = 4096
-	worthACut  = 64 << 10 // minimum bytes of a grant that is cut
+	worthACut  = 64 << 10 // minimum bytes of a grant whose request is cut off
 )
 
 // Budget is a number of bytes. Make it with New. A nil Budget has no limit.
@@ -105,7 +105,7 @@ func Places(total int) *Budget { return &Budget{total: int64(total), namespaces:
 type Stats struct {
 	Total, Used, Waiting int64
 	Refused              [2]int64 // requests whose bytes did not become free in time, by Class
-	Cut                  int64    // requests that were cut for callers below their share
+	Cut                  int64    // requests that were cut off to free bytes for callers below their share
 }
 
 // Stats returns the counters.

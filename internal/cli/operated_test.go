@@ -76,13 +76,13 @@ func (o *operated) home() int {
 	return 0
 }
 
-// say sends an operator's command for the group to an app.
+// say sends an operator's command (drain or resume) for the worker group gpu to an app.
 func (o *operated) say(app int, verb string) {
 	o.t.Helper()
 	o.at[app].must(http.MethodPost, "/api/sojourn/fleet/"+verb, map[string]any{"group": "gpu", "reason": "test"}, nil)
 }
 
-// begin starts some runs for the group's queue.
+// begin starts three runs in the task queue of the worker group gpu.
 func (o *operated) begin(app int, name string) {
 	o.t.Helper()
 	for i := range 3 {

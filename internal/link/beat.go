@@ -95,7 +95,8 @@ func until(next, latest time.Time) time.Duration {
 }
 
 // expireHoldings ends leases and sessions that expired while there is no connection, and returns when to check again.
-// It does not report a failed renewal, since none was sent and the next connection must renew at once.
+// It does not report a failed renewal to Holdings, because none was sent: after a failure Holdings would wait before it
+// renews again, but the next connection must renew at once.
 func (l *Link) expireHoldings() (next time.Time) {
 	if l.opt.Holdings != nil {
 		_, _, next = l.opt.Holdings.Due(time.Now())

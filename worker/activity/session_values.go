@@ -37,7 +37,7 @@ type making struct {
 	err   error
 }
 
-// NewSessionValues returns an empty store.
+// NewSessionValues returns an empty store for the values that the activities of one session share.
 func NewSessionValues() *SessionValues {
 	return &SessionValues{values: map[string]any{}, making: map[string]*making{}}
 }

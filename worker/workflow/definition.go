@@ -25,8 +25,8 @@ func NewDefinition(name string, fn any) (*Definition, error) {
 	return d, d.Plain(fn)
 }
 
-// Plain adds the workflow's code as version 1 without a number: while there is no other version, runs do not record the
-// version.
+// Plain adds the code of a workflow without versions. Runs record no version while no other version is registered; once
+// one is, this code counts as version 1.
 func (d *Definition) Plain(fn any) error { return d.addVersion(1, fn) }
 
 // Add adds a version of the workflow's code. A new run records the highest version and keeps it; runs that started

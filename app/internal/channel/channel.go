@@ -87,7 +87,8 @@ type Stats struct {
 	EarlyCalls        int64 // calls that were refused because the settings had not been fetched
 }
 
-// New creates a channel whose workers join peers, and starts the watcher of the hub.
+// New creates a channel that registers connected workers in peers, and starts to broadcast the changes that o.Hub
+// publishes to dashboards.
 func New(peers *workerconn.Registry, o Options) *Channel {
 	c := &Channel{peers: peers, opt: o, log: o.Log}
 	c.life, c.end = context.WithCancel(context.Background())

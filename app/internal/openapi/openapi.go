@@ -457,7 +457,7 @@ func kind(rt serve.Route) string {
 	return ""
 }
 
-// withCommonMembers adds the members that every response of a plane contains.
+// withCommonMembers adds the members that every response of an API contains.
 func withCommonMembers(rt serve.Route, s schema) schema {
 	if rt.Shape.Bare {
 		return s

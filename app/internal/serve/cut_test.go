@@ -20,12 +20,13 @@ type cuts struct {
 	*httptest.Server
 	bytes *budget.Budget
 	atEnd func(r *http.Request) // called when the last byte of a body was read
-	delay func()                // called before the read deadline of a cut is set
+	delay func()                // called before the server sets the read deadline
 	set   chan struct{}         // closed when that deadline was set
 	plain chan struct{}         // closed when the route /plain has read its body
 }
 
-// watchedWriter reports the read deadline of a cut to the test.
+// watchedWriter tells the test when the server sets a read deadline. The server sets it to cut a request off: to stop
+// reading its body, because another caller needs the memory.
 type watchedWriter struct {
 	http.ResponseWriter
 	s *cuts
@@ -156,8 +157,8 @@ func TestCountingBytesAllocatesNothing(t *testing.T) {
 // large is a body whose request counts with more bytes than the smallest request that may be cut.
 var large = `{"text":"` + strings.Repeat("x", 20<<10) + `"}`
 
-// The read deadline of a cut may expire after the last byte of the body. net/http then cancels the context of the
-// request, but its caller still waits for a response.
+// The read deadline that cuts a request off may expire after the last byte of the body. net/http then cancels the
+// context of the request, but its caller still waits for a response.
 func TestARequestThatIsCutAtItsLastByteIsRefused(t *testing.T) {
 	s := newCuts(t)
 	s.atEnd = func(r *http.Request) {

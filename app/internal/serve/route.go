@@ -58,7 +58,7 @@ type Shape struct {
 	Responses map[int]any
 	Refuses   []protocol.Reason // in addition to the reasons that every route of its kind has
 	MaxBody   int64             // bytes, where a body may be longer than elsewhere
-	// the response is a document without the additional members of the plane's responses
+	// the response is a document without the members that the API adds to every response
 	Bare bool
 }
 

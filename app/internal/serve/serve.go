@@ -28,7 +28,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Pipeline runs the checks and the response of each request of one plane.
+// Pipeline checks each request of one HTTP API (the control API or the worker API), runs its handler and writes its
+// response.
 type Pipeline struct {
 	Auth *auth.Auth
 	// rejects a namespace that does not exist; nil: all namespaces exist
@@ -77,7 +78,7 @@ type Call struct {
 	working time.Duration // duration until the request was held; 0: it was not held
 }
 
-// Exchange is a call of one plane, whose own type embeds Call.
+// Exchange is a call of one API. The API has a type for its calls, which embeds Call.
 type Exchange interface {
 	base() *Call
 
@@ -88,7 +89,7 @@ type Exchange interface {
 	// Status returns the HTTP status of an error, and Members the members of its body.
 	Status(e *protocol.Error) int
 	Members(e *protocol.Error, status int) map[string]any
-	// AddEnvelope adds the members of this plane's envelope to an encoded response, whose memory it may change.
+	// AddEnvelope adds the members of this API's envelope to an encoded response, whose memory it may change.
 	AddEnvelope(status int, body any, raw []byte) ([]byte, error)
 	// ResponseLost is called when the answer did not reach the caller.
 	ResponseLost()
@@ -105,7 +106,7 @@ func NewCall(w http.ResponseWriter, r *http.Request, rt Route) *Call {
 	return &Call{Request: r, W: w, Route: rt, cutter: cutter{w: w}}
 }
 
-func (c *Call) base() *Call { return c } //nolint:unused // of Exchange: a plane's call has one inside
+func (c *Call) base() *Call { return c } //nolint:unused // of Exchange: the call type of each API embeds a Call
 
 // maxBody returns the maximum size of the body in bytes.
 func (c *Call) maxBody() int64 {
@@ -295,7 +296,7 @@ func (c *Call) Parameters() url.Values {
 }
 
 // ReadQuery adds the query parameters that the route does not read to Unknown, and rejects them if the call is strict.
-// also names the parameters that every route of the plane reads.
+// also names the parameters that every route of the API reads.
 func (c *Call) ReadQuery(also ...string) error {
 	if c.URL.RawQuery == "" {
 		return nil
@@ -322,7 +323,7 @@ func (c *Call) Need(v any) error {
 	return httpjson.Missing(v, c.Route.Shape.Needs)
 }
 
-// Routed serves a request with the routes of the plane, or responds that there is no route. unknown creates the
+// Routed serves a request with the routes of the API, or responds that there is no route. unknown creates the
 // exchange for that response.
 func (p *Pipeline) Routed(mux *http.ServeMux, w http.ResponseWriter, r *http.Request, unknown func() Exchange) {
 	status, allow := httpjson.Unrouted(mux, r)

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// exchange is a fake plane that records its calls.
+// exchange is a call of a fake API. It records which methods were called.
 type exchange struct {
 	*serve.Call
 	verb func(*serve.Call) (serve.Response, error)
@@ -47,7 +47,7 @@ type brokenWriter struct{ *httptest.ResponseRecorder }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
 
-// Every request is counted once under its status, and a lost response calls Lost, so that the plane can undo its
+// Every request is counted once under its status, and a lost response calls Lost, so that the API can undo its
 // effects.
 func TestEveryRequestIsAnsweredAndCountedOnce(t *testing.T) {
 	type body struct {

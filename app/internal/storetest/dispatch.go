@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Line is a dispatcher for tests: one line of pollers, each of which waits for one task.
+// Line is a dispatcher for tests: one FIFO queue of pollers, each of which waits for one task.
 type Line struct {
 	mu        sync.Mutex
 	pollers   []*LinePoller // waiting; guarded by mu

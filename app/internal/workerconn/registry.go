@@ -70,7 +70,8 @@ type Stats struct {
 	Unconfirmed      int64 // notices that a worker did not confirm in time
 }
 
-// New returns a registry that passes calls to verbs, and subscribes it to the hub.
+// New returns a registry that passes the workers' calls to verbs, and sends workers the cancellations and ends of
+// sessions that o.Hub publishes.
 func New(verbs protocol.WorkerVerbs, o Options) *Registry {
 	s := &Registry{verbs: verbs, opt: o, log: o.Log, conns: map[string]map[*Conn]protocol.WorkerNotices{}}
 	s.life, s.end = context.WithCancel(context.Background())

@@ -1,4 +1,4 @@
-// Command v2 serves version 2 of the library.
+// Command v2 is a Socket.IO server with version 2 of github.com/zishang520/socket.io, for tests of Sojourn's client.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command v3 serves version 3 of the library.
+// Command v3 is a Socket.IO server with version 3 of github.com/zishang520/socket.io, for tests of Sojourn's client.
 package main
 
 import (

@@ -24,7 +24,7 @@ var Types embed.FS
 //go:embed tsconfig.json
 var TSConfig []byte
 
-// Python is a script for Python 3.9 or later.
+// Python is the script that runs Python handlers in an executor. It needs Python 3.9 or later.
 //
 //go:embed python.py
 var Python []byte

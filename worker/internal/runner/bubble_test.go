@@ -87,7 +87,7 @@ type control struct {
 // judge responds to a request with outcomes instead of the app, or returns nil and no error.
 type judge = func(protocol.CompleteRequest) (any, error)
 
-// outage is a store that rejects writes from time to time.
+// outage is a store that rejects writes while away is set, and counts reads.
 type outage struct {
 	store.Store
 	away   *atomic.Bool
@@ -101,7 +101,7 @@ func (o outage) Commit(ctx context.Context, c store.Transaction) (any, error) {
 	return o.Store.Commit(ctx, c)
 }
 
-// View counts the events that the broker reads.
+// View counts the events that the broker reads, so that a test sees whether a history was read again.
 func (o outage) View(ctx context.Context, fn func(store.Reader) error) error {
 	if o.counts.off.Load() {
 		return o.Store.View(ctx, fn)

@@ -129,7 +129,8 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 			return late
 		}
 		a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
-		// A rebuild runs another handler, whose version is not this activity's.
+		// To rebuild lost session state, the attempt also calls a rebuild handler; record only the version of the
+		// activity's own handler.
 		if name == t.ActivityType {
 			a.version = res.Version
 		}
