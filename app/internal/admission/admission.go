@@ -20,7 +20,7 @@ var ErrOverloaded = errors.New("too many requests of this namespace are in progr
 
 const (
 	maxWait    = 5 * time.Second // maximum wait of a request
-	maxWaiting = 4096            // requests of a namespace
+	maxWaiting = 1024            // requests of a namespace
 	// perProcessor is the smallest limit: requests in progress, for each processor.
 	perProcessor = 2
 	// The limit is adjusted once per interval: it is halved if the scheduler's delay was above maxDelay.
@@ -78,7 +78,7 @@ type Place struct {
 // Stats are counts of a Limiter.
 type Stats struct {
 	Waiting int64
-	Refused int64 // requests that were not admitted in time, or whose namespace had too many waiting
+	Refused int64 // counted by CountRefusal
 }
 
 // New returns a limiter.
@@ -104,6 +104,13 @@ func (l *Limiter) Stats() Stats {
 	return Stats{Waiting: int64(l.waiting), Refused: l.refused}
 }
 
+// CountRefusal counts a request that its caller refuses because Enter returned ErrOverloaded.
+func (l *Limiter) CountRefusal() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.refused++
+}
+
 // Enter waits until a request of a namespace is admitted. weight is 1 for a small request, and more for one that takes
 // as much time as several. The error is ErrOverloaded or the cause of ctx.
 func (p *Place) Enter(ctx context.Context, l *Limiter, name string, weight int) error {
@@ -123,7 +130,6 @@ func (p *Place) Enter(ctx context.Context, l *Limiter, name string, weight int) 
 		return nil
 	}
 	if n.waiting.Len() >= maxWaiting {
-		l.refused++
 		l.mu.Unlock()
 		return ErrOverloaded
 	}
@@ -157,9 +163,6 @@ func (l *Limiter) await(ctx context.Context, n *namespace, e *list.Element) erro
 	}
 	n.waiting.Remove(e)
 	l.waiting--
-	if errors.Is(err, ErrOverloaded) {
-		l.refused++
-	}
 	l.serve() // the next request of the namespace may be smaller
 	return err
 }

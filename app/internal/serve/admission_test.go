@@ -1,6 +1,7 @@
 package serve_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -44,13 +45,15 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 		route      serve.Route
 		bytes      int // size of the body
 		inProgress int32
-		hold, slow bool
+		hold       bool // the verb holds the request
+		slow       bool // the caller reads the response slowly
 	}{
 		"small":                 {plain, 2, 2, false, false},
 		"held":                  {with(held), 2, requests, false, false},
 		"a small outcome":       {with(reserved), 2, requests, false, false},
 		"a large outcome":       {with(reserved), 512 << 10, 1, false, false},
 		"held after its work":   {plain, 2, requests, true, false},
+		"without a body":        {plain, 0, 2, false, false},
 		"read by a slow caller": {plain, 2, requests, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -68,7 +71,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 				c.route.Shape.MaxBody = 1 << 20
 				for range requests {
 					go func() {
-						body := strings.NewReader(`"` + strings.Repeat("x", c.bytes-2) + `"`)
+						body := strings.NewReader(strings.Repeat("1", c.bytes))
 						r := httptest.NewRequestWithContext(t.Context(), c.route.Method, "http://localhost/things", body)
 						r.RemoteAddr = "127.0.0.1:1"
 						r.Header.Set("Content-Type", "application/json")
@@ -78,6 +81,9 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 							w = slowWriter{recorder, end}
 						}
 						p.Serve(&exchange{Call: serve.NewCall(w, r, c.route), verb: func(call *serve.Call) (serve.Response, error) {
+							if _, err := call.Body(); err != nil {
+								return serve.Response{}, err
+							}
 							if began.Add(1); c.hold {
 								call.Hold()
 							}
@@ -97,14 +103,56 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 				}
 				time.Sleep(6 * time.Second) // longer than a request may wait
 				synctest.Wait()
-				n, refused := began.Load(), refusals.Load()
+				n, refused, counted := began.Load(), refusals.Load(), p.Admission.Stats().Refused
 				if want := requests - c.inProgress; c.route.Reserved && (n != requests || refused != 0) ||
-					!c.route.Reserved && refused != want {
-					t.Errorf("after the maximum wait %d requests were served and %d refused", n, refused)
+					!c.route.Reserved && refused != want || counted != int64(refused) {
+					t.Errorf("after the maximum wait %d requests were served, %d refused and %d counted", n, refused, counted)
 				}
 				close(end)
 				synctest.Wait()
 			})
 		})
 	}
+}
+
+// A caller that sends its body slowly takes no place.
+func TestSlowBodiesTakeNoPlace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := serve.Pipeline{
+			Auth: auth.New(auth.Options{None: true}), Header: "Version", Version: "1", Log: zerolog.Nop(),
+			CheckVersion: func(string) error { return nil },
+			Admission: admission.New(admission.Options{
+				OthersActive: func(string) bool { return true },
+				Delay:        func() time.Duration { return time.Second }, Processors: 1,
+			}),
+		}
+		var served atomic.Int32
+		send := func(body io.Reader) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/things", body)
+			r.RemoteAddr = "127.0.0.1:1"
+			r.Header.Set("Content-Type", "application/json")
+			rt := serve.Route{Method: "POST", Pattern: "/things", Operation: "do", Roles: auth.Roles}
+			p.Serve(&exchange{
+				Call: serve.NewCall(httptest.NewRecorder(), r, rt),
+				verb: func(c *serve.Call) (serve.Response, error) {
+					_, err := c.Body()
+					if err == nil {
+						served.Add(1)
+					}
+					return serve.Response{Status: http.StatusOK, Body: 1}, err
+				},
+			})
+		}
+		body, rest := io.Pipe()
+		for range 10 {
+			go send(body)
+		}
+		synctest.Wait()
+		send(strings.NewReader(`1`))
+		if n := served.Load(); n != 1 {
+			t.Errorf("%d requests were served next to slow bodies, want 1", n)
+		}
+		_ = rest.Close()
+		synctest.Wait()
+	})
 }

@@ -67,6 +67,7 @@ type Call struct {
 	inFlight budget.Grant    // bytes of the body and of the response
 	loads    budget.Context  // counts the bytes that are loaded for the response
 	place    admission.Place // among the requests in progress
+	pipeline *Pipeline       // whose limits apply to the request
 	full     bool            // it was rejected because no bytes were free
 	cutter   cutter
 
@@ -149,6 +150,9 @@ func (c *Call) Body() (raw []byte, err error) {
 		if c.inFlight.WasCut() {
 			c.raw, err = nil, overloaded()
 			c.W.Header().Set("Connection", "close")
+		}
+		if err == nil && c.pipeline != nil && c.ContentLength != 0 {
+			err = c.pipeline.enter(c)
 		}
 	}
 	return c.raw, err
@@ -417,8 +421,12 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	c.auth = p.Auth
 	c.begin(cmp.Or(c.Route.Limit, brief), c.Route.Limit != 0)
 	defer func() { c.end() }()
-	if err := p.enter(c); err != nil {
-		return Response{}, err
+	// A request with a body is admitted when the body was read: a slow caller takes no place.
+	c.pipeline = p
+	if c.ContentLength == 0 {
+		if err := p.enter(c); err != nil {
+			return Response{}, err
+		}
 	}
 	out, err := x.Do()
 	if errors.Is(err, budget.ErrOverloaded) {
@@ -450,6 +458,7 @@ func (p *Pipeline) enter(c *Call) error {
 		if c.Route.Reserved { // large outcomes of workers wait, and are not refused
 			return nil
 		}
+		p.Admission.CountRefusal()
 		c.full = true
 		return protocol.Refuse(protocol.ReasonOverloaded, "%v; try again", err)
 	}
