@@ -1,6 +1,7 @@
 package client
 
 import (
+	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
@@ -22,7 +23,8 @@ type Attribute string
 // or StartTime.
 func Where(name string) Attribute { return Attribute(name) }
 
-// Is selects runs with this value. Values of conditions are texts, numbers, booleans and times.
+// Is selects runs with this value. Values of conditions are texts, numbers, booleans and times, and values of other
+// types that encoding/json encodes as one of these: a search attribute of such a type has the same value.
 func (a Attribute) Is(value any) Filter { return a.compare("=", value) }
 
 // IsNot selects runs with another value.
@@ -95,12 +97,25 @@ func (a Attribute) name() string {
 
 // literal returns a value as a filter has it.
 func literal(v any) string {
-	switch v := v.(type) {
-	case bool, int, int8, int16, int32, int64, uint, uint8, uint16, uint32, uint64, float32, float64:
-		return fmt.Sprint(v)
-	case time.Time:
-		return "'" + v.UTC().Format(time.RFC3339Nano) + "'"
+	text, isText := v.(string)
+	if at, isTime := v.(time.Time); isTime {
+		text, isText = at.UTC().Format(time.RFC3339Nano), true
 	}
-	text := strings.ReplaceAll(fmt.Sprint(v), `\`, `\\`)
-	return "'" + strings.ReplaceAll(text, "'", "''") + "'"
+	if !isText {
+		raw, err := json.Marshal(v)
+		var value any
+		if err == nil {
+			err = json.Unmarshal(raw, &value)
+		}
+		switch value := value.(type) {
+		case bool, float64:
+			return string(raw) // all digits of the number
+		case string:
+			text, isText = value, true
+		}
+		if err != nil || !isText {
+			text = fmt.Sprint(v)
+		}
+	}
+	return "'" + strings.ReplaceAll(strings.ReplaceAll(text, `\`, `\\`), "'", "''") + "'"
 }

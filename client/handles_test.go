@@ -2,8 +2,14 @@ package client_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,6 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/workeropt"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -76,6 +83,92 @@ func TestAScheduleIsCreatedChangedFiredAndDeleted(t *testing.T) {
 			t.Errorf("an unknown schedule: %v", err)
 		}
 	})
+}
+
+// The action of a schedule has a field for each member that the API has, so that a change of the action loses none.
+func TestAScheduleActionHasAllMembersOfTheAPI(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c, ctx := asking(t, a.URL()), t.Context()
+	s, err := c.CreateSchedule(ctx, "all", client.ScheduleOptions{
+		Spec: client.ScheduleSpec{Cron: []string{"@yearly"}}, Action: client.ScheduleAction{WorkflowType: "plain"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := map[string]json.RawMessage{}
+	for _, action := range []client.ScheduleAction{
+		{
+			WorkflowType: "basket", ExecutionTimeout: time.Hour, RunTimeout: time.Hour, ReusePolicy: client.AllowReuse,
+			ConflictPolicy: client.TerminateExisting,
+		},
+		{
+			ActivityType: "wash", Args: client.Args{1}, WorkflowID: "laundry", Queue: "wet", BusinessKey: "b",
+			Memo: map[string]any{"m": 1}, SearchAttributes: map[string]any{"Amount": 1},
+			Retry: &client.RetryPolicy{MaxAttempts: 3}, StartToClose: time.Minute, ScheduleToClose: time.Hour,
+			ScheduleToStart: time.Minute, Heartbeat: time.Second, MaxBlamedLosses: 2, Requirements: []string{"water"},
+			SessionID: "sink", SessionFallback: time.Minute, SessionFailFast: true,
+			Definition: &client.SessionDefinition{Name: "fill", Arguments: client.Args{2}, OnLost: "fail"},
+		},
+		{ActivityType: "wash", SessionID: "sink", Session: &client.SessionOptions{TTL: time.Hour}},
+	} {
+		if err := s.Update(ctx, client.ScheduleChanges{Action: &action}); err != nil {
+			t.Fatal(err)
+		}
+		var v struct {
+			Action map[string]json.RawMessage `json:"action"`
+		}
+		if err := c.Call(ctx, http.MethodGet, "/api/schedules/all", nil, &v); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(stored, v.Action)
+	}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[protocol.ScheduleAction]()) {
+		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if _, ok := stored[name]; !ok && !f.Anonymous {
+			t.Errorf("no field of client.ScheduleAction sets %s", name)
+		}
+	}
+	for name, want := range map[string]string{
+		"reuse_policy": `"allow"`, "conflict_policy": `"terminate-existing"`, "affinity": `"soft"`, "fail_fast": "true",
+		"fallback_after_seconds": "60", "max_blamed_losses": "2", "requirements": `["water"]`,
+	} {
+		if got := string(stored[name]); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
+	}
+}
+
+// A list iterator reads all pages each time that it is ranged over, also by several goroutines at once.
+func TestAListIsReadFromItsFirstPageEachTime(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	c, ctx := asking(t, a.URL()), t.Context()
+	const most = 201 // a page has 200
+	for i := range most {
+		if _, err := c.Start(ctx, "order", nil, client.StartOptions{WorkflowID: fmt.Sprint(i)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runs := c.Runs(ctx, client.Where("WorkflowType").Is("order"))
+	if n := len(collect(t, runs)); n != most {
+		t.Errorf("the first range has %d runs, want %d", n, most)
+	}
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			n := 0
+			for _, err := range runs {
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				n++
+			}
+			if n != most {
+				t.Errorf("a further range has %d runs, want %d", n, most)
+			}
+		})
+	}
+	all.Wait()
 }
 
 func TestAnUpdateIsStartedAndAwaitedByItsHandle(t *testing.T) {
@@ -228,6 +321,8 @@ func TestFiltersSelectRunsByTheirValues(t *testing.T) {
 	if _, err := c.Start(ctx, "other", nil, client.StartOptions{WorkflowID: "other"}); err != nil {
 		t.Fatal(err)
 	}
+	type cents int
+	type name string
 	orders, customer, amount := client.Where("WorkflowType").Is("order"), client.Where("Customer"), client.Where("Amount")
 	for want, f := range map[string]client.Filter{
 		"3 2 1 0":       orders,
@@ -238,6 +333,8 @@ func TestFiltersSelectRunsByTheirValues(t *testing.T) {
 		"2 1":           customer.IsNot("Ada").And(orders).And(customer.Missing().Not()),
 		"2":             amount.Above(100).And(amount.AtMost(200)),
 		"3 0":           amount.In(0, 300),
+		"1 0":           amount.In(cents(100), time.Duration(0)),
+		"0":             customer.Is(name("Ada")).And(orders),
 		"3 1 0":         amount.Below(100).Or(amount.AtLeast(300)).Or(client.Where("WorkflowId").Is("1")),
 		"other":         orders.Not().And(client.Where("StartTime").Above(time.Now().Add(-time.Hour))),
 	} {

@@ -5,16 +5,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
 )
 
 // pages returns an iterator over a paged list. It requests the next page when the caller has consumed the previous one.
-// member is the name of the response member with the items, most the size of a page; 0: the list has no pages.
+// member is the name of the response member with the items, most the size of a page; 0: the list has no pages. Each
+// range over the iterator reads the list from its first page; several goroutines may range over it at once.
 func pages[T any](ctx context.Context, c *Client, path, member string, most int, q url.Values) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
+		q := maps.Clone(q) // each range has its own page token
 		if most > 0 {
 			q.Set("page_size", strconv.Itoa(most))
 		}

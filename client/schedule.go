@@ -94,26 +94,38 @@ type ScheduleAction struct {
 	SearchAttributes map[string]any // of the runs
 	ExecutionTimeout time.Duration  // of a workflow
 	RunTimeout       time.Duration  // of a workflow
+	ReusePolicy      ReusePolicy    // of the workflow ID of a closed run, for a backfill; empty: RejectReuse
+	ConflictPolicy   ConflictPolicy // of a workflow ID whose run is open, for a backfill; empty: FailOnConflict
 
-	Retry           *RetryPolicy // of an activity; nil: one attempt
+	// The fields below are options of an activity, as in [ActivityOptions].
+	Retry           *RetryPolicy
 	StartToClose    time.Duration
 	ScheduleToClose time.Duration
 	ScheduleToStart time.Duration
 	Heartbeat       time.Duration
-	SessionID       string // session of an activity; empty: none
+	MaxBlamedLosses int
+	Requirements    []string
+	SessionID       string // empty: no session
+	SessionFallback time.Duration
+	SessionFailFast bool
+	Session         *SessionOptions
+	Definition      *SessionDefinition
 }
 
 func (a ScheduleAction) wire() (out *protocol.ScheduleAction, err error) {
 	out = &protocol.ScheduleAction{
 		WorkflowType: a.WorkflowType, ActivityType: a.ActivityType, TaskQueue: a.Queue, WorkflowID: a.WorkflowID,
 		BusinessKey: a.BusinessKey, ExecutionTimeout: protocol.Timeout(seconds(a.ExecutionTimeout)),
-		RunTimeout: protocol.Timeout(seconds(a.RunTimeout)),
-		ActivityOptions: protocol.ActivityOptions{
-			RetryPolicy: a.Retry.policy(), StartToClose: protocol.Timeout(seconds(a.StartToClose)),
-			ScheduleToClose: protocol.Timeout(seconds(a.ScheduleToClose)),
-			ScheduleToStart: protocol.Timeout(seconds(a.ScheduleToStart)),
-			Heartbeat:       protocol.Timeout(seconds(a.Heartbeat)), SessionID: a.SessionID,
-		},
+		RunTimeout:  protocol.Timeout(seconds(a.RunTimeout)),
+		ReusePolicy: string(a.ReusePolicy), ConflictPolicy: string(a.ConflictPolicy),
+	}
+	if out.ActivityOptions, err = (ActivityOptions{
+		Retry: a.Retry, StartToClose: a.StartToClose, ScheduleToClose: a.ScheduleToClose,
+		ScheduleToStart: a.ScheduleToStart, Heartbeat: a.Heartbeat, MaxBlamedLosses: a.MaxBlamedLosses,
+		Requirements: a.Requirements, SessionID: a.SessionID, SessionFallback: a.SessionFallback,
+		SessionFailFast: a.SessionFailFast, Session: a.Session, Definition: a.Definition,
+	}).activity(); err != nil {
+		return nil, err
 	}
 	if out.Input, err = rawArgs(a.Args); err != nil {
 		return nil, err
@@ -178,7 +190,7 @@ func (s *Schedule) Describe(ctx context.Context) (v ScheduleInfo, err error) {
 // ScheduleChanges are changes of a schedule; nil leaves a property as it is.
 type ScheduleChanges struct {
 	Spec    *ScheduleSpec
-	Action  *ScheduleAction
+	Action  *ScheduleAction // replaces the whole action
 	Overlap *OverlapPolicy
 	Jitter  *time.Duration // whole seconds, rounded up
 	MaxRuns *int64

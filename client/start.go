@@ -183,32 +183,38 @@ func (o ActivityOptions) request(activityType string, args []any) (in protocol.A
 	}
 	in = protocol.ActivityRequest{
 		WorkflowID: s.WorkflowID, ActivityType: activityType, TaskQueue: s.TaskQueue, Input: s.Input,
-		ActivityOptions: protocol.ActivityOptions{
-			StartToClose:    protocol.Timeout(seconds(o.StartToClose)),
-			ScheduleToStart: protocol.Timeout(seconds(o.ScheduleToStart)),
-			ScheduleToClose: protocol.Timeout(seconds(o.ScheduleToClose)),
-			Heartbeat:       protocol.Timeout(seconds(o.Heartbeat)),
-			MaxBlamedLosses: o.MaxBlamedLosses, SessionID: o.SessionID, FailFast: o.SessionFailFast,
-			Requirements: o.Requirements,
-		},
 		StartDelay: s.StartDelay, Priority: s.Priority, FairnessKey: s.FairnessKey, FairnessWeight: s.FairnessWeight,
 		BusinessKey: s.BusinessKey, Memo: s.Memo, SearchAttributes: s.SearchAttributes, ReusePolicy: s.ReusePolicy,
 		ConflictPolicy: s.ConflictPolicy, IdempotencyKey: s.IdempotencyKey,
 	}
-	in.RetryPolicy = o.Retry.policy()
-	if in.FallbackAfter = seconds(o.SessionFallback); in.FallbackAfter != 0 {
-		in.Affinity = "soft"
+	in.ActivityOptions, err = o.activity()
+	return in, err
+}
+
+// activity returns the options that concern the activity, not its run.
+func (o ActivityOptions) activity() (out protocol.ActivityOptions, err error) {
+	out = protocol.ActivityOptions{
+		RetryPolicy:     o.Retry.policy(),
+		StartToClose:    protocol.Timeout(seconds(o.StartToClose)),
+		ScheduleToStart: protocol.Timeout(seconds(o.ScheduleToStart)),
+		ScheduleToClose: protocol.Timeout(seconds(o.ScheduleToClose)),
+		Heartbeat:       protocol.Timeout(seconds(o.Heartbeat)),
+		MaxBlamedLosses: o.MaxBlamedLosses, SessionID: o.SessionID, FailFast: o.SessionFailFast,
+		FallbackAfter: seconds(o.SessionFallback), Requirements: o.Requirements,
+	}
+	if out.FallbackAfter != 0 {
+		out.Affinity = "soft"
 	}
 	if o.Session != nil {
-		in.WorkerSession = o.Session.wire(o.SessionID)
+		out.WorkerSession = o.Session.wire(o.SessionID)
 	}
 	if d := o.Definition; d != nil {
-		in.SessionDefinition = &protocol.ActivitySession{Name: d.Name, OnLost: d.OnLost}
-		if in.SessionDefinition.Arguments, err = rawArgs(d.Arguments); err != nil {
-			return in, fmt.Errorf("session definition: %w", err)
+		out.SessionDefinition = &protocol.ActivitySession{Name: d.Name, OnLost: d.OnLost}
+		if out.SessionDefinition.Arguments, err = rawArgs(d.Arguments); err != nil {
+			return out, fmt.Errorf("session definition: %w", err)
 		}
 	}
-	return in, nil
+	return out, nil
 }
 
 // policy returns the policy of the protocol; nil for nil.
