@@ -89,7 +89,7 @@ type bundle struct {
 	Definition
 	*graph
 
-	asking  sync.Mutex        // held while the handler's exports are read; guards exports
+	reading chan struct{}     // has one value while a call reads the handler's exports; guards exports
 	exports map[string][]byte // by name, as JSON; nil: the file exports no value of this name
 }
 
@@ -132,7 +132,7 @@ func (c *catalog) find(name string) (*bundle, error) {
 			return nil, fmt.Errorf("handler %s: %w", name, err)
 		}
 		def.Hash = g.version(def.Path)
-		b := &bundle{Definition: def, graph: g}
+		b := &bundle{Definition: def, graph: g, reading: make(chan struct{}, 1)}
 		c.known[name] = b
 		return b, nil
 	}

@@ -7,14 +7,19 @@ import (
 
 // Exported returns the value that a handler's file exports under this name, as JSON; nil for none. It loads the file
 // once for each content and name, in an executor outside of any session, which runs its top-level code an additional
-// time. It returns an error if the file cannot be loaded or no executor is available.
+// time. Other calls for the file wait until it is loaded or until their context ends. It returns an error if the file
+// cannot be loaded or no executor is available.
 func (p *Pool) Exported(ctx context.Context, activity, name string) ([]byte, error) {
 	_, b, err := p.find(activity, "")
 	if err != nil || b == nil {
 		return nil, err
 	}
-	b.asking.Lock()
-	defer b.asking.Unlock()
+	select {
+	case b.reading <- struct{}{}:
+		defer func() { <-b.reading }()
+	case <-ctx.Done():
+		return nil, &Error{Type: Cancelled, Message: context.Cause(ctx).Error()}
+	}
 	if value, ok := b.exports[name]; ok {
 		return value, nil
 	}

@@ -1,10 +1,12 @@
 package sandbox_test
 
 import (
+	"context"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
@@ -67,6 +69,45 @@ export const recovery = { rebuildActivity: 'shop.open' } as const;`,
 	}
 	if got := Got[string](t, b.Run(call("shop.price", map[string]int{"cents": 5}))); got != "10,changed,1.5,/,price.ts,2,\n" {
 		t.Errorf("after a change of what it imports: got %q", got)
+	}
+}
+
+// While one call loads a file for its exports, another call for the file returns when its context ends.
+func TestAWaitForTheExportsOfAFileEndsWithItsContext(t *testing.T) {
+	b := Open(t, Targets[1], sandbox.Options{Handlers: files(t, map[string]string{
+		"slow.mjs": "await new Promise(resolve => setTimeout(resolve, 600_000));\nexport const recovery = {};",
+	})})
+	needNode(t, b)
+	loading, stop := context.WithCancel(t.Context())
+	defer stop()
+	loaded := make(chan error, 1)
+	go func() {
+		_, err := b.Exported(loading, "slow", "recovery")
+		loaded <- err
+	}()
+	Eventually(t, "the file loads", func() bool { return b.Stats().Starts[sandbox.RuntimeNode] > 0 })
+	ctx, cancel := context.WithCancel(t.Context())
+	waited := make(chan error, 1)
+	go func() {
+		_, err := b.Exported(ctx, "slow", "options")
+		waited <- err
+	}()
+	cancel()
+	WantType(t, Receive(t, "the end of the wait", waited), sandbox.Cancelled)
+	select {
+	case err := <-loaded:
+		t.Errorf("the file is no longer loaded: %v", err)
+	default:
+	}
+	stop()
+	if err := Receive(t, "the end of the load", loaded); err == nil {
+		t.Error("a cancelled load returned no error")
+	}
+	// The next call loads the file.
+	next, end := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer end()
+	if _, err := b.Exported(next, "slow", "options"); err == nil {
+		t.Error("a load beyond its deadline returned no error")
 	}
 }
 
