@@ -18,9 +18,10 @@ type faults struct {
 	cut context.Context // ends when the connection is cut
 	end context.CancelFunc
 
-	mu     sync.Mutex // guards the fields below
-	frozen chan struct{}
-	conns  []*faultyConn
+	mu      sync.Mutex    // guards the fields below
+	frozen  chan struct{} // closed when no freeze is left; nil: the worker is not frozen
+	freezes int           // freezes that have not been thawed
+	conns   []*faultyConn
 }
 
 func newFaults(carrier link.Carrier) *faults {
@@ -77,19 +78,20 @@ func (f *faults) kill() {
 	}
 }
 
-// freeze suspends all calls until thaw is called.
+// freeze suspends all calls until thaw is called. If freezes overlap, the last thaw resumes the calls.
 func (f *faults) freeze() (thaw func()) {
-	frozen := make(chan struct{})
 	f.mu.Lock()
-	f.frozen = frozen
-	f.mu.Unlock()
+	defer f.mu.Unlock()
+	if f.freezes++; f.freezes == 1 {
+		f.frozen = make(chan struct{})
+	}
 	return func() {
 		f.mu.Lock()
-		if f.frozen == frozen {
+		defer f.mu.Unlock()
+		if f.freezes--; f.freezes == 0 {
+			close(f.frozen)
 			f.frozen = nil
 		}
-		f.mu.Unlock()
-		close(frozen)
 	}
 }
 

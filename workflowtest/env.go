@@ -44,7 +44,8 @@ type Env struct {
 	mu       sync.Mutex // guards the fields below
 	patience time.Duration
 	workers  []*Worker
-	served   map[string]bool // queues with a worker that was started for them
+	served   map[string]bool // queues for which a worker was started, even if it has ended
+	ids      map[string]bool // IDs of all workers so far
 	ended    bool            // no further worker is started
 
 	starts sync.WaitGroup // starts of workers for queues
@@ -126,6 +127,7 @@ func run[T testing.TB](
 ) {
 	t.Helper()
 	env := &Env{t: t, registry: r, late: late, watch: busy, patience: standstill, options: o}
+	env.served, env.ids = map[string]bool{}, map[string]bool{}
 	env.ctx, env.fail = context.WithCancel(t.Context())
 	defer env.fail()
 	end := sync.OnceFunc(env.begin(path))

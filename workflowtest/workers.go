@@ -21,7 +21,7 @@ import (
 // Options are the options of RunWith.
 type Options struct {
 	// Workers are started before the test, in this order. Empty: one worker polls Queues, and each other queue gets a
-	// worker when a task first appears on it.
+	// worker when a task first appears on it, unless the test has added a worker for the queue.
 	Workers []WorkerSpec
 	// Queues are the task queues of workers that name none; empty: "default".
 	Queues []string
@@ -80,13 +80,6 @@ func (e *Env) watchQueues(d store.Dispatcher) store.Dispatcher {
 	if !e.options.perQueue {
 		return d
 	}
-	e.served = map[string]bool{}
-	for _, name := range e.options.Queues {
-		e.served[name] = true
-	}
-	if len(e.options.Queues) == 0 {
-		e.served[queue] = true
-	}
 	return queueWatch{d, func(name string) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -94,8 +87,13 @@ func (e *Env) watchQueues(d store.Dispatcher) store.Dispatcher {
 			return
 		}
 		e.served[name] = true
+		id := "test-" + name
+		if len(id) > maxWorkerID || e.ids[id] {
+			id = e.freeID()
+		}
+		e.ids[id] = true
 		e.starts.Go(func() {
-			if _, err := e.startWorker(WorkerSpec{ID: "test-" + name, Queues: []string{name}}); err != nil {
+			if _, err := e.startWorker(WorkerSpec{ID: id, Queues: []string{name}}); err != nil {
 				e.t.Error(err)
 				e.fail()
 			}
@@ -124,22 +122,40 @@ func (e *Env) AddWorker(spec WorkerSpec) *Worker {
 	return w
 }
 
-// startWorker starts a worker and waits until it polls.
-func (e *Env) startWorker(spec WorkerSpec) (*Worker, error) {
-	e.mu.Lock()
-	n := len(e.workers)
-	e.mu.Unlock()
-	if spec.ID == "" {
-		if spec.ID = "test"; n > 0 {
-			spec.ID = fmt.Sprint("test-", n)
+// maxWorkerID is the maximum length of a worker ID in bytes.
+const maxWorkerID = 255
+
+// freeID returns a worker ID that no worker of the test has had: test for the first worker, else test-N. The caller
+// holds e.mu.
+func (e *Env) freeID() string {
+	for n := len(e.workers); ; n++ {
+		id := "test"
+		if n > 0 {
+			id = fmt.Sprint("test-", n)
+		}
+		if !e.ids[id] {
+			return id
 		}
 	}
+}
+
+// startWorker starts a worker and waits until it polls.
+func (e *Env) startWorker(spec WorkerSpec) (*Worker, error) {
 	if len(spec.Queues) == 0 {
 		spec.Queues = e.options.Queues
 	}
 	if len(spec.Queues) == 0 {
 		spec.Queues = []string{queue}
 	}
+	e.mu.Lock()
+	if spec.ID == "" {
+		spec.ID = e.freeID()
+	}
+	e.ids[spec.ID] = true
+	for _, name := range spec.Queues {
+		e.served[name] = true
+	}
+	e.mu.Unlock()
 	if len(spec.Capabilities) == 0 {
 		spec.Capabilities = e.options.Capabilities
 	}
@@ -187,7 +203,8 @@ func (w *Worker) Kill() {
 }
 
 // Freeze suspends the worker's heartbeats, polls and reports for d, as if its process was stopped. It returns when d
-// has passed. Activity code that runs in the worker continues; its outcomes are sent after d.
+// has passed. Activity code that runs in the worker continues; its outcomes are sent after d. If calls overlap, the
+// worker is frozen until the last one returns.
 func (w *Worker) Freeze(d time.Duration) {
 	thaw := w.faults.freeze()
 	time.Sleep(d)

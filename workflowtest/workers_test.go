@@ -3,6 +3,7 @@ package workflowtest_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -146,5 +147,69 @@ func TestEachQueueGetsAWorkerWhenATaskAppears(t *testing.T) {
 		if err != nil || !slices.Equal(got, []string{"test-gpu", "test", "test-gpu", "test-disk"}) {
 			t.Errorf("ran on %v, %v", got, err)
 		}
+	})
+}
+
+// A queue for which the test has added a worker gets no other worker, even if the added worker was killed.
+func TestAQueueOfAnAddedWorkerGetsNoOtherWorker(t *testing.T) {
+	workflowtest.RunWith(t, workflowtest.Options{}, queueNames(), func(t *testing.T, env *workflowtest.Env) {
+		env.AddWorker(workflowtest.WorkerSpec{Queues: []string{"gpu"}}).Kill()
+		run := env.Start("asks", "gpu")
+		time.Sleep(time.Hour)
+		env.AddWorker(workflowtest.WorkerSpec{ID: "replacement", Queues: []string{"gpu"}})
+		if got, err := workflowtest.Result[string](run); err != nil || got != "replacement" {
+			t.Errorf("ran on %s, %v", got, err)
+		}
+	})
+}
+
+// The worker of a queue is named after the queue, unless the ID would be too long or is the ID of another worker.
+func TestWorkersOfQueuesHaveValidAndDistinctIDs(t *testing.T) {
+	workflowtest.RunWith(t, workflowtest.Options{}, queueNames(), func(t *testing.T, env *workflowtest.Env) {
+		for _, c := range []struct{ queue, want string }{
+			{"gpu", "test-gpu"},
+			{strings.Repeat("q", 255), "test-2"},
+			{"2", "test-3"},
+			{"5", "test-5"},
+		} {
+			if got, err := workflowtest.Result[string](env.Start("asks", c.queue)); err != nil || got != c.want {
+				t.Errorf("the task of queue %s ran on %s, %v, want %s", c.queue, got, err, c.want)
+			}
+		}
+		if w := env.AddWorker(workflowtest.WorkerSpec{}); w.ID != "test-6" {
+			t.Errorf("an added worker has the ID %s, want test-6", w.ID)
+		}
+	})
+}
+
+// queueNames returns a registry whose workflow asks an activity on a queue for the ID of its worker.
+func queueNames() *worker.Registry {
+	r := worker.NewRegistry()
+	r.Activity("where", func(ctx context.Context) (string, error) { return activity.Info(ctx).WorkerID, nil })
+	r.Workflow("asks", func(ctx workflow.Context, queue string) (string, error) {
+		on := workflow.WithActivity(ctx, workflow.ActivityOptions{Queue: queue})
+		return workflow.Await[string](ctx, workflow.ExecuteActivity(on, "where"))
+	})
+	return r
+}
+
+// A worker that is frozen twice is frozen until the later time.
+func TestOverlappingFreezesEndWithTheLastOne(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Workflow("quick", func(workflow.Context) error { return nil })
+	workflowtest.RunWith(t, workflowtest.Options{}, r, func(t *testing.T, env *workflowtest.Env) {
+		start, w := time.Now(), env.Worker(0)
+		var freezes sync.WaitGroup
+		freezes.Go(func() { w.Freeze(10 * time.Second) })
+		time.Sleep(time.Second)
+		freezes.Go(func() { w.Freeze(20 * time.Second) })
+		time.Sleep(time.Second)
+		if _, err := workflowtest.Result[any](env.Start("quick")); err != nil {
+			t.Error(err)
+		}
+		if d := time.Since(start); d < 21*time.Second {
+			t.Errorf("the workflow ended after %s, while its worker was frozen", d)
+		}
+		freezes.Wait()
 	})
 }
