@@ -43,7 +43,8 @@ func (p *program) replayCommand() *cobra.Command {
 		Use: "replay [FILE|DIR]...", Short: "Replay recorded histories with the workflows of this binary",
 		Long: "Replay recorded histories with the workflows of this binary: files that sojourn workflow export has written, " +
 			"all .json files below directories, or with --query the histories of runs of the app. " +
-			"The exit code is 1 if the code does not fit a history, so that a pipeline can check a build before it is deployed.",
+			"The exit code is 1 if the code does not fit a history or lacks its workflow type, so that a pipeline can check a " +
+			"build before it is deployed.",
 		Example: "  sojourn replay testdata/histories\n" +
 			"  sojourn replay --query \"WorkflowType = 'order' AND Status = 'running'\" --limit 500",
 		RunE: func(c *cobra.Command, args []string) error {
@@ -83,7 +84,8 @@ func (p *program) replayCommand() *cobra.Command {
 	return c
 }
 
-// replayVerdict returns an error if a history does not fit the code, or if no history was replayed.
+// replayVerdict returns an error if a history does not fit the code, if the binary does not have the workflow type of a
+// history, or if no history was selected.
 func replayVerdict(results []replayed) error {
 	count := map[string]int{}
 	for _, r := range results {
@@ -92,9 +94,11 @@ func replayVerdict(results []replayed) error {
 	switch {
 	case count[replayFailed] > 0:
 		return fmt.Errorf("%d of %d histories do not fit the code", count[replayFailed], len(results))
-	case count[replayOK] == 0:
-		return fmt.Errorf("no history was replayed, %d are of workflow types that this binary does not have",
-			count[replayUnregistered])
+	case count[replayUnregistered] > 0:
+		return fmt.Errorf("%d of %d histories are of workflow types that this binary does not have",
+			count[replayUnregistered], len(results))
+	case len(results) == 0:
+		return errors.New("no history was replayed")
 	}
 	return nil
 }

@@ -51,6 +51,8 @@ func TestHistoriesAreReplayedFromFilesAndFromTheApp(t *testing.T) {
 		}
 	}
 	s.try(1, "unregistered", "replay", filepath.Join(dir, "type.json"))
+	s.try(1, "1 of 2 histories are of workflow types that this binary does not have", "replay", histories,
+		filepath.Join(dir, "type.json"))
 	s.try(1, "no history", "replay", filepath.Join(dir, "invalid.json"))
 	s.try(1, "1 of 2 histories do not fit the code", "replay", histories, filepath.Join(dir, "other.json"))
 }
