@@ -375,18 +375,15 @@ func TestARepeatedStartReturnsNoDeletedRun(t *testing.T) {
 	})
 }
 
-// A child is started under a workflow ID in use, by the policies of the command. An open run that is replaced ends in
-// the commit in which the child begins, with an audit entry. A step that uses an open child of its workflow ends with
-// that child. The parent receives the ends of all its children, also if one of them is replaced by another.
+// A child is started under a workflow ID in use, by the policies of the command. An open child of the same workflow
+// that is replaced ends in the commit in which the new child begins, with an audit entry; other open runs stay. A
+// step that uses an open child of its workflow ends with that child. The parent receives the ends of all its
+// children, also if one of them is replaced by another.
 func TestPoliciesDecideWhetherAChildUsesAWorkflowIDAgain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
-		child := func(id, more string) string {
-			return `{"type":"start_child_workflow","workflow_type":"child","workflow_id":"` + id + `","queue":"unserved"` + more + `}`
-		}
-		const terminate, use, allow = `,"conflict_policy":"terminate-existing"`, `,"conflict_policy":"use-existing"`,
-			`,"reuse_policy":"allow"`
+		const use, allow = `,"conflict_policy":"use-existing"`, `,"reuse_policy":"allow"`
 		stranger := other.want(201, "POST", "/api/workflows",
 			`{"workflow_id":"stranger","workflow_type":"none","task_queue":"unserved"}`).text("run_id")
 		closed := other.want(201, "POST", "/api/workflows",
@@ -394,25 +391,28 @@ func TestPoliciesDecideWhetherAChildUsesAWorkflowIDAgain(t *testing.T) {
 		h.want(200, "POST", "/api/workflows/closed/terminate", `{}`)
 		parent := h.start("parent")
 		h.decide(
-			h.poll("workflow"), child("stranger", terminate), child("closed", allow), child("mine", ""),
+			h.poll("workflow"), startChild("stranger", replaceChild), startChild("closed", allow), startChild("mine", ""),
 			`{"type":"open_signal_wait","signal_name":"go"}`,
 		)
 		current := func(id string) response { return other.want(200, "GET", "/api/workflows/"+id, "") }
-		for id, old := range map[string]string{"stranger": stranger, "closed": closed} {
-			if got := current(id); got.text("run_id") == old || got.text("parent_run_id") != parent {
-				t.Errorf("%s: %s", id, got.raw)
-			}
+		if got := current("stranger"); got.text("run_id") != stranger || got.text("status") != "pending" {
+			t.Errorf("the run of another workflow: %s", got.raw)
 		}
-		if got := h.want(200, "GET", "/api/runs/"+stranger, ""); got.text("status") != "terminated" {
-			t.Errorf("the replaced run: %s", got.raw)
-		}
-		if audit := h.want(200, "GET", "/api/audit", "").raw; !strings.Contains(audit, stranger+": replaced by a new start") {
-			t.Errorf("audit: %s", audit)
+		first := current("closed")
+		if first.text("run_id") == closed || first.text("parent_run_id") != parent {
+			t.Errorf("closed: %s", first.raw)
 		}
 		mine := current("mine").text("run_id")
 		h.want(202, "POST", "/api/workflows/parent/signal/go", `{}`)
-		h.decide(h.poll("workflow"), child("mine", use), child("closed", terminate), child("parent", terminate),
-			`{"type":"open_signal_wait","signal_name":"go"}`)
+		h.decide(h.poll("workflow"), startChild("mine", use), startChild("closed", replaceChild),
+			startChild("parent", replaceChild), `{"type":"open_signal_wait","signal_name":"go"}`)
+		replaced := first.text("run_id")
+		if got := h.want(200, "GET", "/api/runs/"+replaced, ""); got.text("status") != "terminated" {
+			t.Errorf("the replaced run: %s", got.raw)
+		}
+		if audit := h.want(200, "GET", "/api/audit", "").raw; !strings.Contains(audit, replaced+": replaced by a new start") {
+			t.Errorf("audit: %s", audit)
+		}
 		if current("mine").text("run_id") != mine || current("parent").text("run_id") != parent {
 			t.Error("the open child or the parent was replaced")
 		}
@@ -426,9 +426,9 @@ func TestPoliciesDecideWhetherAChildUsesAWorkflowIDAgain(t *testing.T) {
 				ends[typ]++
 			}
 		}
-		// terminated: mine for two steps, and the first child with the ID closed; failed: the child with the parent's
-		// ID
-		if ends["ChildRunTerminated"] != 3 || ends["ChildRunFailed"] != 1 {
+		// terminated: mine for two steps, and the first child with the ID closed; failed: the children with the IDs of
+		// the parent and of another workflow
+		if ends["ChildRunTerminated"] != 3 || ends["ChildRunFailed"] != 2 {
 			t.Errorf("ends of children: %v", ends)
 		}
 		runs, _ := h.want(200, "GET", "/api/workflows/closed/runs", "").body["runs"].([]any)

@@ -103,8 +103,8 @@ func (b *Broker) commitMessage(
 			return store.Writes{}, err
 		}
 		if target == nil ||
-			m.Kind == engine.CloseChild && !target.ChildOf(&from.Head) {
-			return w, nil // the ID now belongs to another workflow
+			m.Kind == engine.CloseChild && !m.Closes(target, &from.Head) {
+			return w, nil // the ID now belongs to another workflow or a later child
 		}
 		more, _, err := transaction.Decide(rows, target, in, now)
 		// If the target refuses the message, the message is deleted, too. After any other error it stays in the outbox

@@ -136,37 +136,44 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	}
 	child.Memo, child.SearchAttributes = memo, attributes
 	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}, child, c.Arguments.Blob, 0)
-	if use.replaces != "" {
-		st.d.Spawn[len(st.d.Spawn)-1].Replaces = use.replaces
-		st.endReplaced(c.WorkflowID, use.replaces)
+	if use.replaces != nil {
+		st.d.Spawn[len(st.d.Spawn)-1].Replaces = use.replaces.ID
+		return st.endReplaced(use.replaces)
 	}
 	return nil
 }
 
-// endReplaced ends the attachments to a child that an earlier run of the chain started and that a new child replaces.
-// The row of the replaced child is deleted at once, because the new child may need it when this run continues as new.
-func (st *step) endReplaced(workflowID, run string) {
-	row := st.inherited(workflowID)
-	if row == nil || row.RunID != run {
-		return
-	}
-	st.deleteInherited(*row)
+// endReplaced ends the step, the row and the attachments of a child that a new child with its workflow ID replaces. It
+// does not wait for the report of the replaced child: later commands of the same completion refer to the new child, and
+// the new child may need the row when this run continues as new.
+func (st *step) endReplaced(run *Run) error {
 	f := st.ended("terminated", ReasonReplaced)
-	st.endAttachments(workflowID, Message{
-		Kind: ChildEnded, Run: run, Number: row.Number, Status: protocol.RunTerminated, At: st.now, Failure: &f,
-	})
+	m := Message{
+		Kind: ChildEnded, ToRun: run.Parent.RunID, ToSeq: run.Parent.Seq, Run: run.ID, Number: run.Number,
+		Status: protocol.RunTerminated, At: st.now, Failure: &f,
+	}
+	var report Input = ChildReport{m}
+	if m.ToRun != st.ID {
+		report = InheritedReport{Message: m, Child: run.WorkflowID}
+	}
+	// A child whose step has ended by the cancellation policy try_cancel has neither a step nor a row.
+	if err := report.decide(st); !errors.Is(err, errNotDue) {
+		return err
+	}
+	return nil
 }
 
 // childID is the decision about the workflow ID that a command chose for a child.
 type childID struct {
 	refusal  string // the ID is in use, and the child fails with this message
 	reuses   bool   // the child begins a new chain under the ID
-	replaces string // the open run that ends when the child begins
+	replaces *Run   // the open child of this workflow that ends when the child begins
 	existing *Run   // the child of this workflow with whose end the step ends
 }
 
 // childID decides about the workflow ID of a child by the policies of the command. Without policies, the ID must be
-// unused, also by children that the same completion starts.
+// unused, also by children that the same completion starts. Open runs that are not children of this workflow are never
+// affected: a worker's token for one queue must not end workflows of other queues.
 func (st *step) childID(c protocol.Command) childID {
 	run, exists := st.workflow(c.WorkflowID)
 	switch {
@@ -178,13 +185,15 @@ func (st *step) childID(c protocol.Command) childID {
 		return childID{refusal: "workflow id " + c.WorkflowID + " is used twice by one workflow task"}
 	case c.WorkflowID == st.WorkflowID:
 		return childID{refusal: "workflow id " + c.WorkflowID + " is that of the parent itself"}
+	case run != nil && run.Status.Open() && !run.ChildOf(&st.Head):
+		return childID{refusal: "workflow id " + c.WorkflowID + notThisParents}
 	}
 	if c.ConflictPolicy == protocol.ConflictUseExisting && run != nil && (run.Status.Open() || run.owesParentReport()) {
 		_, own := st.ownChild(c.WorkflowID)
 		if own || run.ChildOf(&st.Head) && st.inherited(c.WorkflowID) != nil {
 			return childID{existing: run}
 		}
-		return childID{refusal: "workflow id " + c.WorkflowID + " is used by an open run that is no child of this workflow"}
+		return childID{refusal: "workflow id " + c.WorkflowID + notThisParents}
 	}
 	flow := Workflow{ID: c.WorkflowID}
 	if run != nil {
@@ -199,10 +208,14 @@ func (st *step) childID(c protocol.Command) childID {
 		errors.As(err, &refusal)
 		return childID{refusal: refusal.Message}
 	case effect == TerminateRun:
-		return childID{reuses: true, replaces: run.ID}
+		return childID{reuses: true, replaces: run}
 	}
 	return childID{reuses: true}
 }
+
+// notThisParents is the end of the refusal of a child whose workflow ID the open run of another workflow uses.
+const notThisParents = " is used by an open run that is no child of this workflow; " +
+	"conflict policies of a child affect only children of the same workflow"
 
 // spawn starts a run of a child in this step. Its parent is the run that started the child, for all runs of the child.
 // The child inherits priority and fairness key, so that a workflow stays in its class if it is split into children.
@@ -249,7 +262,7 @@ func (st *step) cancelChild(target, seq int64) {
 	if c.ClosePolicy == CancelByRequest {
 		how = CancelByRequest
 	}
-	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: cancelledByParent})
+	st.enqueueMessage(c.closeMessage(how, cancelledByParent))
 	switch {
 	case d.Effect != cancelDone:
 	case attached:
@@ -311,7 +324,21 @@ func (st *step) closeChild(c *Child) {
 	st.emit(&history.ParentClosePolicyApplied{
 		WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why,
 	})
-	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: c.ClosePolicy, Reason: why})
+	st.enqueueMessage(c.closeMessage(c.ClosePolicy, why))
+}
+
+// closeMessage returns the message that closes the child. It names the chain of the child, so that it does not affect a
+// later child with the same workflow ID.
+func (c *Child) closeMessage(how, reason string) Message {
+	return Message{
+		Kind: CloseChild, WorkflowID: c.WorkflowID, Name: how, Reason: reason, Chain: c.Chain, ChainKnown: c.RunID != "",
+	}
+}
+
+// Closes reports whether a CloseChild message of the parent concerns this run. The workflow ID may meanwhile refer to a
+// run of another workflow, or to a later child of the parent.
+func (m Message) Closes(run *Run, parent *Head) bool {
+	return run.ChildOf(parent) && (!m.ChainKnown || run.Chain == m.Chain)
 }
 
 // closing returns the input by which the message applies the parent-close policy to a child.

@@ -132,20 +132,31 @@ func (in InheritedReport) decide(st *step) error {
 	return nil
 }
 
-// inherited returns the row of a child that an earlier run started, or nil.
+// inherited returns the row of a child that an earlier run started, as this step leaves it so far, or nil.
 func (st *step) inherited(workflowID string) *InheritedChild {
+	for _, c := range slices.Backward(st.d.Inherited) {
+		if c.Child.WorkflowID != workflowID {
+			continue
+		}
+		if c.Deleted {
+			return nil
+		}
+		return &c.Child
+	}
 	if st.env.Inherited == nil || st.Inherited.Open == 0 {
 		return nil
 	}
 	return st.env.Inherited(workflowID)
 }
 
-// bound returns the children of earlier runs that have a close policy.
+// bound returns the children of earlier runs that have a close policy, without those whose rows this step has deleted.
 func (st *step) bound() []*InheritedChild {
 	if st.env.Bound == nil || st.Inherited.Bound == 0 {
 		return nil
 	}
-	return st.env.Bound()
+	return slices.DeleteFunc(slices.Clone(st.env.Bound()), func(f *InheritedChild) bool {
+		return st.inherited(f.Child.WorkflowID) == nil
+	})
 }
 
 // attachChild attaches the run to a child, so that the child's end is reported to the run. If the child has already
@@ -182,7 +193,7 @@ func (st *step) attachChild(c protocol.Command, seq int64) error {
 		if row == nil { // a release that did not store children of a chain dropped it, or its end is being delivered
 			row = &InheritedChild{From: run.Parent.RunID, Seq: run.Parent.Seq, Child: Child{
 				WorkflowID: run.WorkflowID, RunID: run.ID, Number: run.Number, Type: run.Type, Queue: run.Queue,
-				ClosePolicy: Abandon,
+				ClosePolicy: Abandon, Chain: run.Chain,
 			}}
 			st.storeInherited(*row, true)
 		}

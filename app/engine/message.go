@@ -33,6 +33,9 @@ type Message struct {
 	Status     protocol.RunStatus `json:"status,omitempty"`
 	Failure    *history.Failure   `json:"failure,omitempty"`
 	At         history.Time       `json:"at,omitzero"`
+	// CloseChild: the chain of the child (Head.Chain), and whether it is known; earlier releases did not store it.
+	Chain      string `json:"chain,omitempty"`
+	ChainKnown bool   `json:"chain_known,omitempty"`
 }
 
 // enqueueMessage stores a message under the number of the step's last event. Each such event sends only one message, so

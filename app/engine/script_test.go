@@ -340,12 +340,16 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
 	case "other":
 		other := &Run{Head: Head{
-			ID: "OTHER", WorkflowID: arg("id", ""), Type: "sub", Number: 1, Status: protocol.RunStatus(arg("status", "running")),
+			ID: "OTHER", WorkflowID: arg("id", ""), Type: "sub", Number: num("number", 1),
+			Status: protocol.RunStatus(arg("status", "running")),
 		}}
 		if d.HasArg("of") {
 			other.Parent = &Parent{RunID: testRun[:25] + "E", WorkflowID: arg("of", ""), Seq: num("seq", 1)}
 			if d.HasArg("own") { // a child of the current run
 				other.Parent.RunID = testRun
+			}
+			if d.HasArg("former") { // a child of an earlier run, whose ID differs from that of the current one
+				s.inherited[other.WorkflowID].From = other.Parent.RunID
 			}
 		}
 		if d.HasArg("untold") {

@@ -209,7 +209,7 @@ func (st *step) cancelMemberChild(seq int64) {
 	}
 	d := &history.ChildCancelRequested{Target: seq, Effect: c.cancelEffect()}
 	st.emit(d)
-	st.enqueueMessage(Message{Kind: CloseChild, WorkflowID: c.WorkflowID, Name: RequestCancel, Reason: cancelledByParent})
+	st.enqueueMessage(c.closeMessage(RequestCancel, cancelledByParent))
 	if d.Effect == cancelDone {
 		st.endCancelledChild(seq, c)
 	}

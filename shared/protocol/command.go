@@ -158,8 +158,8 @@ type Command struct {
 	// default.
 	ReusePolicy string `json:"reuse_policy,omitempty" of:"start_child_workflow" enum:"reject,allow-after-failure,allow"`
 	// Sojourn only, with workflow_id: what happens if a run of the ID is open. fail, the default: the child fails.
-	// use-existing: the step ends with that run, if it is a child of this workflow; other runs are refused.
-	// terminate-existing: that run ends, and the child begins in the same commit.
+	// use-existing: the step ends with that run. terminate-existing: that run ends, and the child begins in the same
+	// commit. Both require that the run is a child of this workflow; otherwise the child fails.
 	ConflictPolicy string `json:"conflict_policy,omitempty" of:"start_child_workflow" enum:"fail,use-existing,terminate-existing"`
 
 	// Target is the command sequence that opened the activity, timer or child to cancel, or that is attached to the

@@ -72,7 +72,8 @@ const (
 	// UseExisting waits for the open run instead, if it is a child of this workflow that its code started earlier, in
 	// this run or a run that this run continues. The options of that start apply. Another run is a conflict.
 	UseExisting IDConflictPolicy = "use-existing"
-	// TerminateExisting terminates the open run and starts the child in one commit.
+	// TerminateExisting terminates the open run and starts the child in one commit, if the run is a child of this
+	// workflow. Another run is a conflict.
 	TerminateExisting IDConflictPolicy = "terminate-existing"
 )
 

@@ -13,7 +13,8 @@ import (
 // has checked that they may be used; an open run that a child replaces ends here. If a quota has no room for a child,
 // the child is started with its first task held.
 func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *store.Writes) {
-	begun := int64(0) // number of children started in this transaction
+	begun := int64(0)    // number of children started in this transaction
+	replaced := int64(0) // number of counted open runs that these children replaced
 	for i := range w.Runs {
 		if h := &w.Runs[i].Next.Head; w.Runs[i].After == 0 && h.Number == 1 && h.Held == "" {
 			begun++
@@ -21,12 +22,13 @@ func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *sto
 	}
 	for _, s := range starts {
 		if s.Replaces != "" {
-			terminateReplaced(rows, s, now, w)
-			begun-- // the child uses the quota of the run that it replaces
+			replaced += terminateReplaced(rows, s, now, w)
 		}
 		// A retry of a child replaces its previous run and needs no additional quota.
 		if s.Number == 1 {
-			if x := rows.Quotas(s.Request.Namespace).NewChild(begun); x != nil {
+			quotas := rows.Quotas(s.Request.Namespace)
+			quotas.Usage.OpenRuns -= replaced
+			if x := quotas.NewChild(begun); x != nil {
 				s.Held = x.Quota
 			} else {
 				begun++
@@ -39,23 +41,28 @@ func startChildren(rows store.Rows, starts []engine.Start, now time.Time, w *sto
 	}
 }
 
-// terminateReplaced ends the open run that a child replaces, in the transaction that starts the child.
-func terminateReplaced(rows store.Rows, s engine.Start, now time.Time, w *store.Writes) {
+// terminateReplaced ends the open run that a child replaces, in the transaction that starts the child. It returns by
+// how many runs that frees the quota of open runs: 1, or 0 if the run was held or had closed.
+func terminateReplaced(rows store.Rows, s engine.Start, now time.Time, w *store.Writes) (freed int64) {
 	run, at := decidedRun(rows, s.Replaces, w)
 	if run == nil {
-		return
+		return 0
 	}
 	by := "workflow run " + s.Parent.RunID
 	end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: by}
 	d, err := engine.DecideRun(run, environment(rows, run), end, now)
 	if err != nil {
-		return // an earlier change of the transaction has closed it
+		return 0 // an earlier change of the transaction has closed it
 	}
 	mergeDecision(rows, d, at, w)
 	w.Audit = append(w.Audit, store.Audit{
 		At: history.At(now), Identity: by, Action: "workflow.terminate", Namespace: run.Namespace,
 		Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
 	})
+	if run.Held != "" { // NewChild does not count held runs
+		return 0
+	}
+	return 1
 }
 
 // decidedRun returns the run as the transaction leaves it so far, with the index of its decision in w, or -1 if the
