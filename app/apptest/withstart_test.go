@@ -194,6 +194,41 @@ func TestAStartWithARejectedUpdateLeavesTheRun(t *testing.T) {
 	})
 }
 
+// A validator rejects the update of a start, the run closes, and another chain uses the workflow ID. A repetition of the
+// request refers to the first run, so the update is rejected and does not reach the other chain.
+func TestARepeatedUpdateWithStartReachesNoOtherChain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		w, other := register(caller{t, a, "default"}, "w", validators), caller{t, b, "default"}
+		send := func() <-chan response {
+			done := make(chan response, 1)
+			go func() {
+				status, body := other.keyed(
+					"k", "/api/sojourn/workflows/judged/update-with-start", withStart("update", "set", ""),
+				)
+				done <- response{status: status, body: body}
+			}()
+			return done
+		}
+		asked := send()
+		task := taskOf(t, w.want(200, "POST", "/api/worker/workflow-tasks/poll",
+			`{"worker_id":"w","task_queue":"`+handQueue+`","task_kinds":["update_validation"],"timeout_seconds":30}`))
+		w.verdict(task, "reject", `,"failure":{"message":"too low","reason":"update_validator_rejected","type":"ValueError"}`)
+		if s := <-asked; s.status != 422 {
+			t.Errorf("the rejected update: %d %v", s.status, s.body)
+		}
+		first := w.want(200, "GET", "/api/workflows/judged", "").text("run_id")
+		w.want(200, "POST", "/api/workflows/judged/terminate", `{}`)
+		w.want(201, "POST", "/api/workflows", startOf("judged", `,"reuse_policy":"allow"`))
+		if s := <-send(); s.status != 409 || s.text("reason") != "run_not_active" || s.body["run_id"] != first {
+			t.Errorf("the repetition, first run %s: %d %v", first, s.status, s.body)
+		}
+		if events, runs := w.recorded("judged"); runs != 2 || slices.Contains(events, "UpdateAccepted") {
+			t.Errorf("%d runs; the second has %v", runs, events)
+		}
+	})
+}
+
 // The response to a start with a signal or an update is lost, and the run closes before the client repeats the request.
 // With reuse_policy allow, the repetition returns the first run: it starts no second run and sends nothing twice.
 func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {

@@ -38,7 +38,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	r, err := b.acceptUpdate(ctx, in, value)
+	r, err := b.acceptUpdate(ctx, in, value, nil)
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}

@@ -25,13 +25,18 @@ const validationDeadline = 10 * time.Second
 // not validated again. A verdict applies to the run that the worker saw. New events of the run do not invalidate it,
 // since more may follow before the update is handled; a new run does.
 func (b *Broker) acceptUpdate(
-	ctx context.Context, in protocol.UpdateRequest, value string,
+	ctx context.Context, in protocol.UpdateRequest, value string, allowed func(*engine.Run) error,
 ) (protocol.CommandReceipt, error) {
 	learned, approved := !b.opt.Shared, "" // approved is the run for which the validator accepted the update
 	// The loop ends: each round returns, loads the workers (once), or gets a verdict for another run of the chain.
 	for {
 		declared := b.workers.Declarations(transaction.NamespaceOrDefault(in.Namespace))
 		may := func(run *engine.Run) error {
+			if allowed != nil {
+				if err := allowed(run); err != nil {
+					return err
+				}
+			}
 			_, known := declared[run.Type]
 			switch {
 			case !run.Status.Open(), !run.HasCode(): // the decision refuses the update

@@ -37,6 +37,9 @@ type startedWith struct {
 	Start protocol.StartResponse `json:"start"`
 	// Command is the receipt of the signal or the update; nil: it is to be delivered after the start.
 	Command *protocol.CommandReceipt `json:"command,omitempty"`
+	// Chain is Head.Chain of the started or found run. An update that is accepted after the start must not reach a run of
+	// another chain.
+	Chain string `json:"chain,omitempty"`
 }
 
 // SignalWithStart starts a workflow and records a signal in one commit. If a run of the workflow ID is open, the signal
@@ -125,7 +128,7 @@ func (b *Broker) UpdateWithStart(
 		if in.IdempotencyKey != "" {
 			update.RequestID = withStartReceipt(in.StartRequest, "update").RequestID
 		}
-		r, err := b.acceptUpdate(ctx, update, value)
+		r, err := b.acceptUpdate(ctx, update, value, started.sameChain)
 		if err != nil {
 			return out, err
 		}
@@ -133,6 +136,18 @@ func (b *Broker) UpdateWithStart(
 	}
 	out.UpdateResponse, err = b.awaitAccepted(ctx, update, *started.Command)
 	return out, err
+}
+
+// sameChain refuses a run of another chain than that of the started or found run, which has closed.
+func (s *startedWith) sameChain(run *engine.Run) error {
+	if run.Chain == s.Chain {
+		return nil
+	}
+	return protocol.Refuse(
+		protocol.ReasonRunNotActive, "run %s has closed, and run %s, which was started later, uses its workflow ID",
+		s.Start.RunID, run.ID,
+	).With("run_id", s.Start.RunID).With("rejection_reason", "run_not_active").With("command_status", "rejected").
+		With("outcome", "rejected_not_active").With("current_run_id", run.ID)
 }
 
 // withStartReceipt names the stored response to a request with an Idempotency-Key. part distinguishes the start from an
@@ -227,7 +242,8 @@ func (c *withStart) decide(rows store.Rows, reads startReads, now time.Time) (st
 func (c *withStart) deliver(
 	rows store.Rows, existing protocol.StartResponse, now time.Time,
 ) (store.Writes, startedWith, error) {
-	out, run := startedWith{Start: existing}, rows.Run(existing.RunID)
+	run := rows.Run(existing.RunID)
+	out := startedWith{Start: existing, Chain: run.Chain}
 	later, err := c.startInput.check(&run.Head)
 	if err != nil || later {
 		return store.Writes{}, out, err
@@ -259,7 +275,7 @@ func (c *withStart) begin(rows store.Rows, w *startWrites, now time.Time) (start
 	}
 	d := transaction.StartRun(rows, start, now)
 	w.add(d)
-	out := startedWith{Start: startResponse(start.Request, &d.Next.Head, "started_new")}
+	out := startedWith{Start: startResponse(start.Request, &d.Next.Head, "started_new"), Chain: d.Next.Chain}
 	if !later {
 		out.Command = c.commandReceipt(&d.Next.Head, d.Next.LastSeq, d.Answer)
 	}
