@@ -531,5 +531,22 @@ func TestRunsOfSeveralChainsAreListedExportedAndImported(t *testing.T) {
 		if got := away.want(200, "GET", "/api/workflows/order", ""); got.text("run_id") != open {
 			t.Errorf("an import replaced the open run: %s", got.raw)
 		}
+		one := func(when string) {
+			t.Helper()
+			for path, member := range map[string]string{"/api/workflows": "workflows", "/api/workflows/order/runs": "runs"} {
+				list, _ := away.want(200, "GET", path, "").body[member].([]any)
+				for _, r := range list {
+					if v := r.(map[string]any); v["is_current_run"] != (v["run_id"] == open) {
+						t.Errorf("%s, %s: want the current run %s: %v", when, path, open, v)
+					}
+				}
+				if len(list) != 2 {
+					t.Errorf("%s, %s: %d runs", when, path, len(list))
+				}
+			}
+		}
+		one("with an older run imported")
+		away.want(200, "POST", "/api/workflows/order/terminate", `{}`)
+		one("after the current run has closed")
 	})
 }

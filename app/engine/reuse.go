@@ -106,8 +106,8 @@ func WorkflowIDInUse(flow *Workflow, run *Run) string {
 	)
 }
 
-// OrderRuns sorts the runs of one workflow ID from the oldest to the newest: by chain, and within a chain by number. It
-// does not use times, because the runs of an imported chain may have been stored in another order.
+// OrderRuns sorts the runs of one workflow ID from the oldest to the newest: chains by the start of their first run, and
+// within a chain by number. A chain without a chain ID need not be the first one, since an import may add an older one.
 func OrderRuns(heads []Head) {
 	began := map[string]int64{}
 	for i := range heads {
@@ -119,9 +119,6 @@ func OrderRuns(heads []Head) {
 	slices.SortStableFunc(heads, func(a, b Head) int {
 		if a.Chain == b.Chain {
 			return cmp.Compare(a.Number, b.Number)
-		}
-		if a.Chain == "" || b.Chain == "" { // the first chain of the ID
-			return cmp.Compare(a.Chain, b.Chain)
 		}
 		return cmp.Or(cmp.Compare(began[a.Chain], began[b.Chain]), cmp.Compare(a.Chain, b.Chain))
 	})

@@ -194,12 +194,11 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 		for i := range heads {
 			last[heads[i].Chain] = max(last[heads[i].Chain], heads[i].Number)
 		}
+		current := currentRun(heads, flow.RunID)
 		for i := range heads {
-			v, newest := runView(&heads[i]), heads[len(heads)-1]
-			// The runs are read after the workflow, so they may contain a newer run than flow. The last run may have continued
-			// as a run that was deleted since, so ContinuedTo does not say which run is current.
-			v.RunCount, v.Current = last[heads[i].Chain], i == len(heads)-1
-			if heads[i].Chain == newest.Chain {
+			v := runView(&heads[i])
+			v.RunCount, v.Current = last[heads[i].Chain], i == current
+			if heads[i].Chain == heads[current].Chain {
 				v.RunCount = max(v.RunCount, flow.Runs)
 			}
 			views = append(views, v)
@@ -207,6 +206,22 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 		return err
 	})
 	return views, err
+}
+
+// currentRun returns the index of the current run of a workflow ID in its runs, oldest first. The runs are read after the
+// row of the ID, which names run, so they may contain a newer one. An open run is the current run. If all runs have
+// closed, it is the newest run of the chain of run: an import may have added runs of other chains.
+func currentRun(heads []engine.Head, run string) int {
+	current, found := len(heads)-1, false
+	for i := range heads {
+		switch {
+		case heads[i].Status.Open():
+			return i
+		case heads[i].ID == run, found && heads[i].Chain == heads[current].Chain:
+			current, found = i, true
+		}
+	}
+	return current
 }
 
 // cursor is the opaque position after an item of a listing: the item's time and ID. Unlike an offset, it does not
