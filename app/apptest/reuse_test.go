@@ -458,6 +458,10 @@ func TestPoliciesDecideWhetherAFiringIsRepeated(t *testing.T) {
 		if got := h.want(200, "GET", "/api/runs/"+first, ""); got.text("status") != "terminated" {
 			t.Errorf("the replaced run: %s", got.raw)
 		}
+		future := h.ask("POST", "/api/schedules/s/backfill", `{"start_time":"2026-01-01T00:00:00Z","end_time":"2999-01-01T00:00:00Z"}`)
+		if future.status != 422 || !strings.Contains(future.raw, "is in the future") {
+			t.Errorf("a backfill of future times: %s", future.raw)
+		}
 		h.want(200, "POST", "/api/workflows/s.20260101T030000Z/terminate", `{}`)
 		third := backfill(h, "triggered") // after the failure
 		h.want(200, "PUT", "/api/schedules/s", `{"action":{"workflow_type":"none","task_queue":"unserved"}}`)

@@ -157,6 +157,12 @@ func (b *Broker) scheduleTransaction(
 	return out, b.countQuotaRefusal(k.Namespace, "schedule", err)
 }
 
+// repeatsFirings reports whether the policies of an action let a backfill fire again for a time that has fired.
+func repeatsFirings(a protocol.ScheduleAction) bool {
+	return a.ConflictPolicy == protocol.ConflictTerminateExisting ||
+		a.ReusePolicy == protocol.ReuseAllow || a.ReusePolicy == protocol.ReuseAfterFailure
+}
+
 // replaceRun ends the open run that a firing replaces; an empty ID: none.
 func (b *Broker) replaceRun(
 	rows store.Rows, k engine.ScheduleKey, id string, w *store.Writes, now time.Time,
@@ -502,6 +508,18 @@ func (b *Broker) BackfillSchedule(
 	c, err := engine.ParseCalendar(s.Spec)
 	if err != nil {
 		return protocol.ScheduleReceipt{}, err
+	}
+	if repeatsFirings(s.Action) {
+		now, err := b.store.Now(ctx)
+		if err != nil {
+			return protocol.ScheduleReceipt{}, err
+		}
+		if to.After(now) {
+			return protocol.ScheduleReceipt{}, protocol.Invalid(
+				"end_time", "is in the future (now: %s); the policies of the action allow only a backfill of past times",
+				now.UTC().Format(time.RFC3339),
+			)
+		}
 	}
 	// Count the times before the first one fires, because an operator would have to clean up after a backfill that is
 	// refused halfway.

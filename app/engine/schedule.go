@@ -225,7 +225,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		st.skip(at, trigger, "status_not_triggerable")
 		return
 	// Another app or a backfill has already fired this time.
-	case !st.use(id):
+	case !st.use(id, trigger):
 		st.skip(at, trigger, "already_fired")
 		return
 	case !st.env.Running || st.replaces != "" && id == st.Latest: // the run that ends is the one that was started last
@@ -265,8 +265,10 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 // OverlapAll is the overlap policy under which runs start regardless of other runs.
 const OverlapAll = protocol.OverlapAllowAll
 
-// use decides whether a firing may use a workflow ID, by the policies of the action, and stores how it uses the ID.
-func (st *scheduleStep) use(id string) bool {
+// use decides whether a firing may use a workflow ID, and stores how it uses the ID. Only a backfill may use an ID again,
+// by the policies of the action. For all other firings a used ID means that the time has fired, also after the clock
+// went back.
+func (st *scheduleStep) use(id, trigger string) bool {
 	st.reuses, st.replaces = false, ""
 	if st.env.Existing == nil {
 		return true
@@ -274,6 +276,9 @@ func (st *scheduleStep) use(id string) bool {
 	flow, run := st.env.Existing(id)
 	if flow == nil {
 		return true
+	}
+	if trigger != ByBackfill {
+		return false
 	}
 	effect, err := DecideExisting(&protocol.StartRequest{
 		ReusePolicy: st.Action.ReusePolicy, ConflictPolicy: st.Action.ConflictPolicy,

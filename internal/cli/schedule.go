@@ -128,13 +128,13 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	)
 	f.StringVar(
 		&s.reuse, "reuse-policy", "",
-		"whether a firing, such as that of a backfill, starts again if its run has closed: reject, allow-after-failure or "+
-			"allow; default: reject",
+		"whether a backfill fires again for a time whose run has closed: reject, allow-after-failure or allow; "+
+			"default: reject",
 	)
 	f.StringVar(
 		&s.conflict, "conflict-policy", "",
-		"what a firing does if its own run is open: fail, use-existing (both skip the firing) or terminate-existing; "+
-			"default: fail",
+		"what a backfill does for a time whose run is open: fail, use-existing (both skip the time) or "+
+			"terminate-existing; default: fail",
 	)
 	f.DurationVar(&s.jitter, "jitter", 0, "maximum random delay of each firing")
 	f.Int64Var(&s.runs, "max-runs", 0, "number of firings after which the schedule ends")

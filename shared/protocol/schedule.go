@@ -43,10 +43,10 @@ type ScheduleAction struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
-	// whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject
-	// (default), allow-after-failure, allow
+	// whether a backfill fires again for a time whose run has closed: reject (default), allow-after-failure, allow; other
+	// firings never use a workflow ID again
 	ReusePolicy string `json:"reuse_policy,omitempty" enum:"reject,allow-after-failure,allow"`
-	// what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it,
+	// what a backfill does for a time whose run is open: fail (default) and use-existing skip the time,
 	// terminate-existing ends the run and starts a new one
 	ConflictPolicy  string `json:"conflict_policy,omitempty" enum:"fail,use-existing,terminate-existing"`
 	ActivityOptions        // options of an activity

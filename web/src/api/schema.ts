@@ -770,7 +770,7 @@ export interface components {
             affinity?: "hard" | "soft";
             business_key?: string;
             /**
-             * @description what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it, terminate-existing ends the run and starts a new one
+             * @description what a backfill does for a time whose run is open: fail (default) and use-existing skip the time, terminate-existing ends the run and starts a new one
              * @enum {string}
              */
             conflict_policy?: "fail" | "use-existing" | "terminate-existing";
@@ -789,7 +789,7 @@ export interface components {
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["Policy"];
             /**
-             * @description whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default), allow-after-failure, allow
+             * @description whether a backfill fires again for a time whose run has closed: reject (default), allow-after-failure, allow; other firings never use a workflow ID again
              * @enum {string}
              */
             reuse_policy?: "reject" | "allow-after-failure" | "allow";
@@ -817,7 +817,7 @@ export interface components {
             affinity?: "hard" | "soft";
             business_key?: string;
             /**
-             * @description what a firing does if the run of its workflow ID is open: fail (default) and use-existing skip it, terminate-existing ends the run and starts a new one
+             * @description what a backfill does for a time whose run is open: fail (default) and use-existing skip the time, terminate-existing ends the run and starts a new one
              * @enum {string}
              */
             conflict_policy?: "fail" | "use-existing" | "terminate-existing";
@@ -836,7 +836,7 @@ export interface components {
             /** @description absent or null: one attempt */
             retry_policy?: components["schemas"]["PolicyRequest"];
             /**
-             * @description whether a firing may use its workflow ID again if its run has closed, for example in a backfill: reject (default), allow-after-failure, allow
+             * @description whether a backfill fires again for a time whose run has closed: reject (default), allow-after-failure, allow; other firings never use a workflow ID again
              * @enum {string}
              */
             reuse_policy?: "reject" | "allow-after-failure" | "allow";
