@@ -471,6 +471,74 @@ func TestPoliciesDecideWhetherAFiringIsRepeated(t *testing.T) {
 	})
 }
 
+// A child and a backfill begin new chains under an ID whose first chain a client has started with an Idempotency-Key. The
+// client's repeated start still returns its own run. The stored response is deleted with that run.
+func TestARepeatedStartReturnsItsRunAfterAChildOrAFiringUsedTheID(t *testing.T) {
+	const anyway, id = `,"reuse_policy":"allow","conflict_policy":"terminate-existing"`, "s.20260101T030000Z"
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		backfill := func(t *testing.T) {
+			h.t = t
+			h.want(201, "POST", "/api/schedules", `{"schedule_id":"s","spec":{"cron_expressions":["0 3 * * *"]},
+				"action":{"workflow_type":"none","task_queue":"unserved"`+anyway+`}}`)
+			h.want(200, "POST", "/api/schedules/s/backfill",
+				`{"start_time":"2026-01-01T00:00:00Z","end_time":"2026-01-02T00:00:00Z"}`)
+		}
+		child := func(t *testing.T) {
+			h.t = t
+			h.want(201, "POST", "/api/workflows", startOf("parent", ""))
+			h.decide(h.poll("workflow"), `{"type":"start_child_workflow","workflow_type":"none","workflow_id":"c","queue":"unserved"`+
+				anyway+`}`, finish)
+		}
+		for _, c := range []struct {
+			id   string
+			uses func(*testing.T)
+		}{{id, backfill}, {"c", child}} {
+			for _, deleted := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, first run deleted: %v", c.id, deleted), func(t *testing.T) {
+					h.t, other.t = t, t
+					_, got := h.keyed("one", "/api/workflows", startOf(c.id, anyway))
+					first := fmt.Sprint(got["run_id"])
+					h.decide(h.poll("workflow"), `{"type":"continue_as_new"}`)
+					if deleted {
+						h.want(200, "DELETE", "/api/workflows/"+c.id+"/runs/"+first, "")
+					}
+					h.decide(h.poll("workflow"), finish)
+					c.uses(t)
+					newest := h.want(200, "GET", "/api/workflows/"+c.id, "").text("run_id")
+					if n := len(rowsOf(a, "receipts", "start ")); deleted != (n == 0) {
+						t.Errorf("%d stored responses", n)
+					}
+					if !deleted {
+						if status, got := other.keyed("one", "/api/workflows", startOf(c.id, anyway)); status != 201 ||
+							got["run_id"] != first {
+							t.Errorf("first run %s, repeated start: %d %v", first, status, got)
+						}
+						if got := h.want(200, "GET", "/api/workflows/"+c.id, ""); got.text("run_id") != newest {
+							t.Errorf("the repeated start replaced run %s: %s", newest, got.raw)
+						}
+					}
+					// free the IDs
+					if c.id == id {
+						h.want(200, "DELETE", "/api/schedules/s", "")
+					}
+					h.want(200, "POST", "/api/workflows/"+c.id+"/terminate", `{}`)
+					for _, w := range []string{c.id, "parent"} {
+						if w == "parent" && c.id == id {
+							continue
+						}
+						list, _ := h.want(200, "GET", "/api/workflows/"+w+"/runs", "").body["runs"].([]any)
+						for _, r := range list {
+							h.want(200, "DELETE", "/api/workflows/"+w+"/runs/"+fmt.Sprint(r.(map[string]any)["run_id"]), "")
+						}
+					}
+				})
+			}
+		}
+	})
+}
+
 // Two chains of one workflow ID. Lists mark one run as the current one, and the number of runs is that of a run's own
 // chain. All runs can be exported and imported into another namespace, in any order, where they look the same.
 func TestRunsOfSeveralChainsAreListedExportedAndImported(t *testing.T) {

@@ -162,6 +162,17 @@ func (b *Broker) childEnd(ctx context.Context, k engine.WorkflowKey) (end engine
 	return end, ended, err
 }
 
+// reusableIDs returns the workflow IDs that children may use again, by the policies of their commands.
+func reusableIDs(ns string, commands []protocol.Command) (keys []engine.WorkflowKey) {
+	for i := range commands {
+		c := &commands[i]
+		if c.Type == protocol.StartChildWorkflow && c.WorkflowID != "" && (c.ReusePolicy != "" || c.ConflictPolicy != "") {
+			keys = append(keys, engine.WorkflowKey{Namespace: ns, ID: c.WorkflowID})
+		}
+	}
+	return keys
+}
+
 // commandNeeds adds the rows that a command needs. It refuses invalid payloads.
 func (b *Broker) commandNeeds(ns string, c protocol.Command, i int, needs *store.Keys) error {
 	for _, p := range []struct{ field, blob string }{

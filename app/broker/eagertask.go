@@ -81,6 +81,9 @@ func (b *Broker) newEagerTask(
 	if err != nil {
 		return nil
 	}
+	if t.need.Runs, err = b.firstRuns(ctx, reusableIDs(in.Namespace, in.Eager.Commands)); err != nil {
+		return nil
+	}
 	lessee := engine.Lessee{Worker: by, PollID: t.poll.PollID, BuildID: by.BuildID}
 	t.then = engine.EagerTask{
 		SeenThrough: in.Eager.SeenThrough, At: in.Eager.At, Commands: in.Eager.Commands, Hash: hashEagerTask(in.Eager),
@@ -119,6 +122,7 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 	needs.Activities = append(needs.Activities, t.need.Activities...)
 	needs.Current, needs.AllTasks, needs.Chain, needs.Bound = t.need.Current, t.need.AllTasks, t.need.Chain, t.need.Bound
 	needs.Attached = t.need.Attached
+	needs.Runs = append(needs.Runs, t.need.Runs...)
 	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		in := in
 		if run := rows.Run(t.run); run != nil && t.serves(run) {
@@ -130,7 +134,7 @@ func (t *eagerTask) transaction(ns string, needs store.Keys, in engine.CompleteA
 			then.Budget = then.Queue.Budget(protocol.KindWorkflow).Bounded() || all.Budget(protocol.KindWorkflow).Bounded()
 			in.Eager = &then
 		}
-		w, err := transaction.UpdateRun(ns, t.run, store.Keys{}, in).Decide(rows, now)
+		w, err := keepingResponses(transaction.UpdateRun(ns, t.run, store.Keys{}, in).Decide, t.need.Runs)(rows, now)
 		if o, _ := w.Answer.(transaction.Outcome); err == nil {
 			t.recordSticky(&o)
 		}

@@ -1,9 +1,11 @@
 package broker
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -154,14 +156,94 @@ func (w *startWrites) keepResponse(
 	if err != nil || !exists {
 		return err
 	}
+	r, err := startReceiptOf(in, run, now)
+	w.Receipts = append(w.Receipts, r)
+	return err
+}
+
+// startReceiptOf returns the stored response to the start that began the chain of run.
+func startReceiptOf(in *protocol.StartRequest, run *engine.Run, now time.Time) (store.Receipt, error) {
 	body, err := json.Marshal(keyedResponse(in, &run.Head))
-	if err != nil {
-		return err
-	}
-	w.Receipts = append(w.Receipts, store.Receipt{
+	return store.Receipt{
 		ReceiptKey: startReceipt(in, run.StartKey), Hash: run.StartKey.Hash, Body: body, At: history.At(now),
+	}, err
+}
+
+// errFirstRunNotLoaded is the error of a transaction that lacks the first run of a chain which a child or a firing
+// replaces, because that chain began after firstRuns had read the workflow ID.
+var errFirstRunNotLoaded = fmt.Errorf(
+	"another start used the workflow ID of a child or firing meanwhile: %w", store.ErrUnavailable,
+)
+
+// firstRuns returns the first run of the current chain of each workflow ID, if the start of the chain had an
+// Idempotency-Key. A transaction that may begin a new chain under the ID for a child or a firing must load this run, so
+// that keepResponses can check that it still exists.
+func (b *Broker) firstRuns(ctx context.Context, keys []engine.WorkflowKey) (first []string, err error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	err = b.store.View(ctx, func(r store.Reader) error {
+		for _, k := range keys {
+			var run *engine.Run
+			flow, err := r.Workflow(ctx, k)
+			if err == nil {
+				run, err = r.Step(ctx, flow.RunID, 0)
+			}
+			switch {
+			case errors.Is(err, store.ErrNotFound): // the ID is unused, or its newest run was deleted
+			case err != nil:
+				return err
+			case run.StartKey != nil:
+				first = append(first, run.StartKey.Run)
+			}
+		}
+		return nil
 	})
+	return first, err
+}
+
+// keepResponses stores the responses to the starts whose chains the new runs of a transaction replace; see
+// keepResponse. first are the first runs that the transaction has loaded.
+func keepResponses(rows store.Rows, w *store.Writes, first []string, now time.Time) error {
+	for i := range w.Runs {
+		h := &w.Runs[i].Next.Head
+		if w.Runs[i].After != 0 || h.Number != 1 || h.Chain != h.ID { // not the first run of a later chain
+			continue
+		}
+		flow := rows.Workflow(engine.WorkflowKey{Namespace: h.Namespace, ID: h.WorkflowID})
+		if flow == nil {
+			continue
+		}
+		run := rows.Run(flow.RunID)
+		switch {
+		case run == nil || run.StartKey == nil:
+			continue
+		case !slices.Contains(first, run.StartKey.Run):
+			return errFirstRunNotLoaded
+		case rows.Run(run.StartKey.Run) == nil: // it was deleted, so nothing would delete the response
+			continue
+		}
+		in := protocol.StartRequest{Namespace: h.Namespace, WorkflowID: h.WorkflowID}
+		r, err := startReceiptOf(&in, run, now)
+		if err != nil {
+			return err
+		}
+		w.Receipts = append(w.Receipts, r)
+	}
 	return nil
+}
+
+// keepingResponses adds keepResponses to the decision of a transaction.
+func keepingResponses(
+	decide func(store.Rows, time.Time) (store.Writes, error), first []string,
+) func(store.Rows, time.Time) (store.Writes, error) {
+	return func(rows store.Rows, now time.Time) (store.Writes, error) {
+		w, err := decide(rows, now)
+		if err != nil {
+			return w, err
+		}
+		return w, keepResponses(rows, &w, first, now)
+	}
 }
 
 // firstRunExists reports whether the first run of the chain of run still exists. Retention and deletions may remove it

@@ -88,13 +88,18 @@ func (b *Broker) workflowOutcome(
 	if err != nil {
 		return store.Transaction{}, "", err
 	}
+	first, err := b.firstRuns(ctx, reusableIDs(in.Namespace, in.Commands))
+	if err != nil {
+		return store.Transaction{}, "", err
+	}
+	needs.Runs = append(needs.Runs, first...)
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom,
 		Types: types, Carry: carry, Inbox: inbox, Ends: ends,
 		Code:    b.codeOf(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})
-	c.Recall = true
+	c.Recall, c.Decide = true, keepingResponses(c.Decide, first)
 	return c, hash, nil
 }
 

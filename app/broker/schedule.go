@@ -64,6 +64,7 @@ func (b *Broker) scheduleTransaction(
 ) (scheduled, error) {
 	needs := store.Keys{Schedules: []engine.ScheduleKey{k}}
 	var begin scheduledRun
+	var first []string
 	version := int64(0)
 	if read != nil {
 		version = read.Version
@@ -76,6 +77,13 @@ func (b *Broker) scheduleTransaction(
 		needs.Sessions = begin.sessions()
 		needs.Workflows, needs.Current, needs.AllTasks, needs.Chain, needs.Bound = workflowsOf(read, in), true, true, true,
 			true
+		// Only a backfill may use a workflow ID again.
+		if fire, ok := in.(engine.FireSchedule); ok && fire.Backfill && repeatsFirings(read.Action) {
+			if first, err = b.firstRuns(ctx, needs.Workflows); err != nil {
+				return scheduled{}, err
+			}
+			needs.Runs = first
+		}
 	}
 	var full *engine.QuotaExceeded
 	out, err := transaction.Commit[scheduled](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
@@ -146,6 +154,12 @@ func (b *Broker) scheduleTransaction(
 			writes.Workflows = append(
 				writes.Workflows, engine.Workflow{Namespace: k.Namespace, ID: start.WorkflowID, RunID: start.RunID, Runs: 1},
 			)
+		}
+		switch err := keepResponses(rows, &writes, first, now); {
+		case errors.Is(err, errFirstRunNotLoaded):
+			return store.Writes{}, errMoved
+		case err != nil:
+			return store.Writes{}, err
 		}
 		writes.Schedules = []engine.ScheduleDecision{d}
 		writes.Answer = scheduled{d, s}
