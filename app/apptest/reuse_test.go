@@ -471,8 +471,8 @@ func TestPoliciesDecideWhetherAFiringIsRepeated(t *testing.T) {
 	})
 }
 
-// A child and a backfill begin new chains under an ID whose first chain a client has started with an Idempotency-Key. The
-// client's repeated start still returns its own run. The stored response is deleted with that run.
+// A child and a backfill begin new chains under an ID whose first chain a client has started with an Idempotency-Key.
+// The client's repeated start still returns its own run. The stored response is deleted with that run.
 func TestARepeatedStartReturnsItsRunAfterAChildOrAFiringUsedTheID(t *testing.T) {
 	const anyway, id = `,"reuse_policy":"allow","conflict_policy":"terminate-existing"`, "s.20260101T030000Z"
 	apptest.Databases(t, func(t *testing.T, database string) {

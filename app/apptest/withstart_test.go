@@ -194,8 +194,8 @@ func TestAStartWithARejectedUpdateLeavesTheRun(t *testing.T) {
 	})
 }
 
-// A validator rejects the update of a start, the run closes, and another chain uses the workflow ID. A repetition of the
-// request refers to the first run, so the update is rejected and does not reach the other chain.
+// A validator rejects the update of a start, the run closes, and another chain uses the workflow ID. A repetition of
+// the request refers to the first run, so the update is rejected and does not reach the other chain.
 func TestARepeatedUpdateWithStartReachesNoOtherChain(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})

@@ -106,8 +106,9 @@ func WorkflowIDInUse(flow *Workflow, run *Run) string {
 	)
 }
 
-// OrderRuns sorts the runs of one workflow ID from the oldest to the newest: chains by the start of their first run, and
-// within a chain by number. A chain without a chain ID need not be the first one, since an import may add an older one.
+// OrderRuns sorts the runs of one workflow ID from the oldest to the newest: chains by the start of their first run,
+// and within a chain by number. A chain without a chain ID need not be the first one, since an import may add an older
+// one.
 func OrderRuns(heads []Head) {
 	began := map[string]int64{}
 	for i := range heads {

@@ -265,9 +265,9 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 // OverlapAll is the overlap policy under which runs start regardless of other runs.
 const OverlapAll = protocol.OverlapAllowAll
 
-// use decides whether a firing may use a workflow ID, and stores how it uses the ID. Only a backfill may use an ID again,
-// by the policies of the action. For all other firings a used ID means that the time has fired, also after the clock
-// went back.
+// use decides whether a firing may use a workflow ID, and stores how it uses the ID. Only a backfill may use an ID
+// again, by the policies of the action. For all other firings a used ID means that the time has fired, also after the
+// clock went back.
 func (st *scheduleStep) use(id, trigger string) bool {
 	st.reuses, st.replaces = false, ""
 	if st.env.Existing == nil {

@@ -208,8 +208,8 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	return views, err
 }
 
-// currentRun returns the index of the current run of a workflow ID in its runs, oldest first. The runs are read after the
-// row of the ID, which names run, so they may contain a newer one. An open run is the current run. If all runs have
+// currentRun returns the index of the current run of a workflow ID in its runs, oldest first. The runs are read after
+// the row of the ID, which names run, so they may contain a newer one. An open run is the current run. If all runs have
 // closed, it is the newest run of the chain of run: an import may have added runs of other chains.
 func currentRun(heads []engine.Head, run string) int {
 	current, found := len(heads)-1, false
