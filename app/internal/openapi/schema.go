@@ -13,6 +13,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // schema is a JSON Schema as the document holds it.
@@ -158,6 +159,9 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 				s.TypeObject.Type = nil
 			}
 		}
+	}
+	if p.Field.Type == reflect.TypeFor[protocol.TTL]() { // null: no time limit
+		p.PropertySchema.AddType(jsonschema.Null)
 	}
 	if err := each(p.PropertySchema, p.Field.Tag.Get("each")); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)

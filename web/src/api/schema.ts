@@ -1119,7 +1119,7 @@ export interface components {
             scope?: "namespace";
             session_id?: string;
             /** @description The time to live of a session in seconds. Absent: the default. null: the session lives until it is ended. */
-            ttl_seconds?: number;
+            ttl_seconds?: number | null;
         };
         /** @description The worker_session object: in a command, and flat next to worker_id in the create verb. Nil pointers mean the default. */
         SessionOptionsRequest: {
@@ -1158,7 +1158,7 @@ export interface components {
             scope?: "namespace";
             session_id?: string;
             /** @description The time to live of a session in seconds. Absent: the default. null: the session lives until it is ended. */
-            ttl_seconds?: number;
+            ttl_seconds?: number | null;
         };
         /** @description One page of sessions, with counts over all of the namespace. */
         SessionPage: {
