@@ -109,7 +109,7 @@ func TestAScheduleActionHasAllMembersOfTheAPI(t *testing.T) {
 			SessionID: "sink", SessionFallback: time.Minute, SessionFailFast: true,
 			Definition: &client.SessionDefinition{Name: "fill", Arguments: client.Args{2}, OnLost: "fail"},
 		},
-		{ActivityType: "wash", SessionID: "sink", Session: &client.SessionOptions{TTL: time.Hour}},
+		{ActivityType: "wash", SessionID: "sink", Session: &client.SessionOptions{}},
 	} {
 		if err := s.Update(ctx, client.ScheduleChanges{Action: &action}); err != nil {
 			t.Fatal(err)
