@@ -61,6 +61,24 @@ func openFenced(database string) (*sql.DB, error) {
 	return sql.Open("sqlite", "file:"+database+"?_pragma=busy_timeout(20000)&_txlock=immediate")
 }
 
+// locked reports whether a transaction of a stopped process locks the tables of the fence.
+func locked(t *testing.T, database string) bool {
+	t.Helper()
+	db, err := openFenced(strings.Replace(database, "?", "?lock_timeout=500&", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	db.SetMaxOpenConns(1)
+	if !strings.HasPrefix(database, "postgres") {
+		if _, err := db.ExecContext(t.Context(), "PRAGMA busy_timeout = 500"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = db.ExecContext(t.Context(), "UPDATE sojourn_fences SET epoch = epoch")
+	return err != nil
+}
+
 // fencedInsert writes a row with the epoch of its session, in a transaction that the fence protects.
 func fencedInsert(ctx context.Context) (err error) {
 	db, err := openFenced(os.Getenv(fencedDatabase))
@@ -123,6 +141,11 @@ func TestTheTableRefusesLateWritesOfAFrozenOwner(t *testing.T) {
 				s.runs[id] = s.client.start(id, "fence.turns", id).RunID
 			}
 			frozen := s.stopIn("write", stormStep)
+			for locked(t, database) { // another activity of the process was in its transaction, which blocks every writer
+				s.signal(frozen, syscall.SIGCONT)
+				s.workers = append(s.workers, frozen)
+				frozen = s.stopIn("write", stormStep)
+			}
 			s.begins("w2")
 			until(t, "another worker has written in every session", func() bool {
 				var n int
