@@ -247,8 +247,14 @@ func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	here := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
 	there := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
 	one, two := here.worker("w1", "v1"), there.worker("w2", "v2")
+	answer := make(chan response, 1)
 	waits := func(c caller) {
 		until(t, "a poll to wait", func() bool {
+			select {
+			case a := <-answer:
+				t.Fatalf("the poll did not wait: %d %v", a.status, a.body)
+			default:
+			}
 			return strings.Contains(c.want(http.StatusOK, "GET", "/api/task-queues/q", "").raw, `"waiting_count":1`)
 		})
 	}
@@ -257,7 +263,6 @@ func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	act := `{"type":"schedule_activity","activity_type":"act","queue":"q"}`
 	one.complete(one.leased("workflow"), act+","+act)
 	first := one.leased("activity")
-	answer := make(chan response, 1)
 	go func() { answer <- two.poll("activity", 60) }()
 	waits(there)
 	one.finish(first)
