@@ -218,7 +218,7 @@ func (s *Schedule) Update(ctx context.Context, changes ScheduleChanges) error {
 	return s.call(ctx, http.MethodPut, "", in, nil)
 }
 
-// Pause stops the firings until Resume. note tells people why; it has at most 1000 bytes.
+// Pause stops the firings until Resume. The note explains the reason to people; it has at most 1000 bytes.
 func (s *Schedule) Pause(ctx context.Context, note string) error {
 	return s.call(ctx, http.MethodPost, "/pause", map[string]string{"note": note}, nil)
 }

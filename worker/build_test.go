@@ -18,7 +18,7 @@ func TestRunsGoToThePromotedBuild(t *testing.T) {
 		build := func(id string) {
 			carrier := c
 			if s, ok := c.(*link.Socket); ok {
-				carrier = &link.Socket{URLs: s.URLs} // each worker needs a carrier of its own
+				carrier = &link.Socket{URLs: s.URLs} // each worker needs its own carrier
 			}
 			start(t, a, carrier, func(o *worker.Options) {
 				o.WorkerID, o.BuildID = "of-"+id, id

@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
-// startChild returns a command that starts a child with further members; replaceChild are those that replace an open
-// child.
+// startChild returns a start_child_workflow command with additional members. replaceChild contains the members with
+// which the command replaces an open child.
 func startChild(id, more string) string {
 	return `{"type":"start_child_workflow","workflow_type":"child","workflow_id":"` + id + `","queue":"unserved"` +
 		more + `}`

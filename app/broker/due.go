@@ -9,12 +9,12 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// The sweeper lists due rows, and the broker applies what is due. Several apps may sweep at once, and an entry may be
-// outdated, so each decision checks the time again. Only the app that receives a worker's heartbeats decides whether
-// the worker of an expired lease is dead.
+// The sweeper lists rows whose deadline has passed, and the broker applies the deadlines. Several apps may sweep at
+// once, and an entry may be outdated, so each decision checks the time again. Only the app that receives a worker's
+// heartbeats decides whether the worker of an expired lease is dead.
 
-// Due applies what is due for one row. The decision checks the time again, so several sweepers may work on the same
-// rows.
+// Due applies the passed deadlines of one row. The decision checks the time again, so several sweepers may work on the
+// same rows.
 func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	var err error
 	switch d.Kind {

@@ -61,7 +61,7 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 // minute.
 func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 	database := apptest.Postgres(t)
-	const alive = time.Second // stands for a minute
+	const alive = time.Second // in place of a minute
 	one, a, _ := onPostgres(t, database, "a", alive)
 	_, b, _ := onPostgres(t, database, "b", alive)
 	const workers = 300

@@ -16,7 +16,7 @@ import (
 // The decision uses the current row of the session, not the row that the sweeper read: the owner may have renewed the
 // session since, or another app may have handled it.
 
-// dueSession applies what is due for a session, and fails tasks that wait in it in vain.
+// dueSession applies the passed deadlines of a session, and fails the tasks in it that no worker can run any more.
 func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	now, err := b.store.Now(ctx)
 	if err != nil {

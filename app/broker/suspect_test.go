@@ -104,7 +104,7 @@ func (a *app) takesOne(worker, incarnation string) *protocol.Task {
 	return &p.Tasks[0]
 }
 
-// sweep applies everything that is due, like the sweeper.
+// sweep applies all passed deadlines, like the sweeper.
 func (o *harness) sweep(a *app) {
 	o.t.Helper()
 	var due []store.Due

@@ -95,7 +95,7 @@ func (b *Broker) awaitUpdate(
 	for {
 		next, err := b.followRun(ctx, &f, wait)
 		switch {
-		// After the timeout the last read may have failed because of it; return what is known.
+		// After the timeout the last read may have failed because of it; return the state that was read before.
 		case err != nil && ctx.Err() == nil:
 			return f.answer, err
 		case f.done || next == "":
@@ -137,7 +137,7 @@ func (b *Broker) followRun(ctx context.Context, f *followedUpdate, wait bool) (n
 		select {
 		case <-changed:
 		case <-round:
-		// The app drains: the caller gets what is known and repeats the request at another app.
+		// The app drains: it returns the update's state as read last, and the caller repeats the request at another app.
 		case <-b.drained:
 			return "", nil
 		case <-ctx.Done():

@@ -32,7 +32,7 @@ type group struct {
 }
 
 // member is the routing state of one worker. The result of an empty claim is valid only for this worker, since other
-// workers of its class may own other sessions. So what is known about waiting tasks is stored per worker.
+// workers of its class may own other sessions. So the results of empty claims are stored per worker.
 type member struct {
 	worker *engine.Worker
 	class  *class
@@ -43,7 +43,7 @@ type member struct {
 	before *member   // previous member of the same worker ID (other types or another process) that still has polls
 }
 
-// spot is what is known about a poll queue for one worker.
+// spot is the result of the last empty claim of one worker in a poll queue.
 type spot struct {
 	group *group
 	empty uint64 // gen of the poll queue at which a claim for this worker left no task; 0: none yet
@@ -61,7 +61,7 @@ func (s *spot) urgent(priority int) bool {
 	})
 }
 
-// spot returns what is known about a poll queue for the worker.
+// spot returns the worker's entry for a poll queue.
 func (m *member) spot(l *pollQueue) *spot {
 	s := m.spots[l]
 	if s == nil {

@@ -674,15 +674,14 @@ const (
 	ReturnedUnstarted = "draining_before_start"
 )
 
-// DueActivity applies what is due for an activity: the end of a backoff, the expiry of its lease, or one of the four
-// timeouts.
+// DueActivity ends a backoff, an expired lease, or a timeout of an activity.
 type DueActivity struct {
 	Seq      int64
 	Liveness Liveness
 }
 
-// decide checks again what is due, because the sweeper's information may be outdated: a report or another app may have
-// come first.
+// decide compares the deadlines with the clock again, because the sweeper's information may be outdated: an outcome or
+// the decision of another app may have been committed first.
 func (in DueActivity) decide(st *step) error {
 	if err := st.mustHaveTasks(); err != nil {
 		return err

@@ -125,7 +125,7 @@ func leaseOf(t *Task, n int64) Lease {
 }
 
 // unclaimable returns the refusal of a task that is not ready. It names the owner of the lease, so that a client can
-// tell its own lease from another worker's.
+// distinguish its own lease from another worker's.
 func unclaimable(id, state string, l Lease) error {
 	err := protocol.Refuse(protocol.ReasonNotClaimable, "task %s is %s", id, state).With("task_status", state)
 	if l.Owner != "" {

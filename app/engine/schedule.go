@@ -361,7 +361,7 @@ func (st *scheduleStep) plan() {
 	st.CheckAt = plus(st.now, min(max(wait, 250*time.Millisecond), 5*time.Second))
 }
 
-// movedFrom returns the local time that a clock change skipped, if the firing stands for one; otherwise "".
+// movedFrom returns the local time that a clock change skipped, if the firing replaces one; otherwise "".
 func (st *scheduleStep) movedFrom(at time.Time) string {
 	c, err := ParseCalendar(st.Spec)
 	if err != nil {

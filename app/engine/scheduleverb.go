@@ -166,8 +166,8 @@ func (in FireSchedule) decide(st *scheduleStep) error {
 	return nil
 }
 
-// DueSchedule fires what is due: a buffered start and the time of the spec. If several times were missed, only the
-// first one fires: after a night without an app, a schedule must not start a hundred runs at once.
+// DueSchedule fires a buffered start and the next time of the spec if they have passed. If several times were missed,
+// only the first one fires: after a night without an app, a schedule must not start a hundred runs at once.
 type DueSchedule struct{}
 
 func (DueSchedule) decide(st *scheduleStep) error {

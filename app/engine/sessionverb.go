@@ -442,7 +442,7 @@ func (in CloseSession) repeats(s *Session) bool {
 		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)
 }
 
-// DueSession applies what is due for a session: its TTL ends it, and after its lease any worker may acquire it. Stale
+// DueSession ends a session whose TTL has passed, or makes one whose lease has expired acquirable by any worker. Stale
 // is the owner if its registration is stale: then the session counts as orphaned instead of expired. Settled means that
 // no queued task of the session exists, so that a different count is wrong. Served are the releases that live apps
 // serve, as far as known: a pin to any other release is removed. Other describes the session's tasks if the check for

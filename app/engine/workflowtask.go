@@ -357,8 +357,8 @@ func appendLost(l []history.Lost, one history.Lost) []history.Lost {
 	return l[max(0, len(l)-MaxDeliveries):]
 }
 
-// Due applies what is due for the run's own row: its deadlines, its task's lease, and the end of a backoff. It checks
-// again what is due, because the sweeper's information may be outdated.
+// Due applies the passed deadlines of a run, of the lease of its workflow task, and of its task's backoff. It compares
+// them with the clock again, because the sweeper's information may be outdated.
 type Due struct{ Liveness Liveness }
 
 // Liveness reports whether the worker of an expired lease is alive, as far as this app knows; nil means that no worker

@@ -175,7 +175,7 @@ func TestUnits(t *testing.T) {
 		if want := fmt.Sprintln(30*sec, 5*sec, 5*time.Minute, 5*time.Minute, "auto", true); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
-		bubble(t, "in a program of its own", func(h *harness) { // a program that sets no value, with the app's defaults
+		bubble(t, "without settings of the worker", func(h *harness) { // the worker uses the defaults of the app
 			h.flow("one", one)
 			h.start("A", byDefault)
 			output[string](h, h.begin("one", "s", "item", 10))

@@ -123,7 +123,7 @@ type WorkerReader interface {
 	Holdings(ctx context.Context, namespace string) (map[string]Holding, error)
 }
 
-// DueReader lists what is due.
+// DueReader lists rows whose deadline has passed.
 type DueReader interface {
 	// Due lists rows that are due at or before now, oldest first, at most limit. NextDue returns the earliest due time
 	// after a given one (zero: none), and the store's time.

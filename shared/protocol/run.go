@@ -57,7 +57,7 @@ type StartRequest struct {
 	// hold the response until the run, or the run that continues it, has closed; 0: do not wait
 	WaitSeconds int64 `json:"wait_seconds,omitempty" minimum:"0" maximum:"60"`
 	// IdempotencyKey is the header Idempotency-Key, at most 255 bytes: a repeated start with the same key returns the
-	// run that it started. Empty: none; the client sends a key of its own.
+	// run that it started. Empty: none; the client generates one.
 	IdempotencyKey string `json:"-"`
 	Identity       string `json:"-"`
 }

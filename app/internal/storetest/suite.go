@@ -66,7 +66,7 @@ func Run(t *testing.T, s Suite) {
 		{"odd texts of a run hide nothing", testOddTexts},
 		{"schedules are kept, due and paged", testSchedules},
 		{"namespaces are kept and go with what they hold", testNamespaces},
-		{"what is due comes in its order", testDue},
+		{"due rows are listed in the order of their deadlines", testDue},
 		{"tokens, receipts, workers and audits are kept", testSmall},
 		{"lines of activities are kept once and go with age or run", testLogs},
 		{"what cleans up makes nobody wait", testBackground},

@@ -25,7 +25,7 @@ import (
 const (
 	echoName     = "sojourn-frame-echo" // first argument of the process that only echoes frames
 	echoActivity = "sojourn.bench.echo" // Go handler that returns its argument
-	bare         = "frames"             // stands for a runtime that only echoes frames
+	bare         = "frames"             // a process that only echoes frames, in place of a runtime
 )
 
 // SandboxOptions of a measurement of executors.

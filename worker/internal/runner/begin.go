@@ -25,7 +25,7 @@ type arrival struct {
 
 // arrived returns the arrival of a response that was just read; its poll was sent at sent. A late response has two
 // possible reasons: the app waited for a task before it responded, or the response waited in a socket buffer while this
-// process was paused. The age of the response tells these cases apart. A response is never older than its poll.
+// process was paused. The age of the response distinguishes these cases. A response is never older than its poll.
 func (k *leaseRenewer) arrived(sent time.Time, store history.Time) arrival {
 	now := time.Now()
 	a := arrival{read: now, made: sent, store: store.Time}

@@ -38,7 +38,7 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 		})
 		return nil
 	})
-	return list, wrap(err, "what is due")
+	return list, wrap(err, "list due rows")
 }
 
 // Each subquery reads the first entry of an index. The query also returns the server's time, so that both times are of
