@@ -71,20 +71,18 @@ type RunInfo struct {
 // UnmarshalJSON decodes a run from a response of the API.
 func (r *RunInfo) UnmarshalJSON(raw []byte) error {
 	type plain RunInfo
-	var more struct {
+	in := struct {
+		*plain
 		Output    *payload.Payload `json:"output_envelope"`
 		Failure   json.RawMessage  `json:"failure"`
 		Error     *string          `json:"error"`
 		ErrorType string           `json:"error_type"`
-	}
-	if err := json.Unmarshal(raw, (*plain)(r)); err != nil {
+	}{plain: (*plain)(r)}
+	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	if err := json.Unmarshal(raw, &more); err != nil {
-		return err
-	}
-	r.output = more.Output
-	v := protocol.RunView{Failure: more.Failure, Error: more.Error, ErrorType: more.ErrorType}
+	r.output = in.Output
+	v := protocol.RunView{Failure: in.Failure, Error: in.Error, ErrorType: in.ErrorType}
 	r.Failure = failureOf(v.Failed())
 	return nil
 }
