@@ -168,7 +168,7 @@ func Wait[V any, P RunView[V]](ctx context.Context, c *Client, t protocol.Target
 func StartAndWait[V any, P RunView[V]](
 	ctx context.Context, c *Client, in protocol.StartRequest,
 ) (v V, target protocol.Target, err error) {
-	identify(&in.WorkflowID, &in.IdempotencyKey, &in.DuplicatePolicy, in.ConflictPolicy)
+	Identify(&in)
 	in.WaitSeconds = 60
 	if err := in.Check(); err != nil {
 		return v, target, err
