@@ -110,15 +110,7 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 	if at.IsZero() || t.LeaseExpiresAt.IsZero() {
 		return at
 	}
-	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.leaseLength(t))))
-}
-
-// leaseLength returns the length of the lease of a task.
-func (r *Runner) leaseLength(t *protocol.ActivityTask) time.Duration {
-	if t.Session != nil && t.Session.FailFast {
-		return min(r.opt.AttemptLease, protocol.FailFastLease)
-	}
-	return r.opt.AttemptLease
+	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.leases.timingOf(t).length)))
 }
 
 // outcome returns the report of an attempt for the app. It returns false if nothing must be reported, because the app

@@ -84,11 +84,16 @@ func (k *leaseRenewer) holdActivity(t *protocol.ActivityTask, received arrival, 
 	if t.Session != nil {
 		h.Epoch = t.Session.Epoch
 	}
-	l := &lease{task: h, session: t.Session, cancel: cancel, timing: k.timing}
-	if t.Session != nil && t.Session.FailFast {
-		l.timing = newTiming(min(k.length, protocol.FailFastLease), min(k.interval, protocol.FailFastRenewal))
-	}
+	l := &lease{task: h, session: t.Session, cancel: cancel, timing: k.timingOf(t)}
 	return k.track(l, received, t.LeaseExpiresAt)
+}
+
+// timingOf returns the timing of an attempt's lease, which is shorter in a fail-fast session.
+func (k *leaseRenewer) timingOf(t *protocol.ActivityTask) timing {
+	if t.Session != nil && t.Session.FailFast {
+		return newTiming(min(k.length, protocol.FailFastLease), min(k.interval, protocol.FailFastRenewal))
+	}
+	return k.timing
 }
 
 // holdWorkflowTask keeps renewing the lease of a workflow task until release is called. Workflow code cannot be

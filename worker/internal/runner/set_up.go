@@ -266,7 +266,7 @@ func (a *attempt) restartDeadline() {
 	if d.StartToClose.IsZero() || a.task.LeaseExpiresAt.IsZero() {
 		return
 	}
-	length := d.StartToClose.Sub(a.task.LeaseExpiresAt.Add(-a.r.leaseLength(a.task)))
+	length := d.StartToClose.Sub(a.task.LeaseExpiresAt.Add(-a.r.leases.timingOf(a.task).length))
 	a.info.Deadline = time.Now().Add(length)
 	if !d.ScheduleToClose.IsZero() {
 		if end := a.r.localTime(a.task, a.received.sentAt(), d.ScheduleToClose.Time); end.Before(a.info.Deadline) {
