@@ -1,7 +1,6 @@
 package workflowtest
 
 import (
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"os"
@@ -11,7 +10,6 @@ import (
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
-	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // errNoHistory is the error for a file without a recorded history.
@@ -38,7 +36,7 @@ func Replay(t testing.TB, r *worker.Registry, pattern string) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		name, err := recordedWorkflow(raw)
+		name, events, err := recordedRun(raw)
 		if err != nil {
 			t.Errorf("%s: %v", file, err)
 			continue
@@ -48,9 +46,9 @@ func Replay(t testing.TB, r *worker.Registry, pattern string) {
 			t.Errorf("%s: workflow %q is not registered", file, name)
 			continue
 		}
-		o := workflow.ReplayOptions{Names: r, Logger: log.With("file", file)}
+		o := replay.Options{Names: r, Logger: log.With("file", file)}
 		for range replays {
-			if err := workflow.Replay(def, o, raw); err != nil {
+			if err := replay.Events(def, o, events); err != nil {
 				t.Errorf("%s: %s, replayed: %s", file, name, replay.TaskFailure(err).Message)
 				break
 			}
@@ -59,22 +57,17 @@ func Replay(t testing.TB, r *worker.Registry, pattern string) {
 	}
 }
 
-// recordedWorkflow returns the workflow type of a recorded history.
-func recordedWorkflow(raw []byte) (string, error) {
-	var export struct {
-		Events []history.Event `json:"history_events"`
+// recordedRun returns the workflow type and the events of a recorded history.
+func recordedRun(raw []byte) (name string, events []history.Event, err error) {
+	if events, err = replay.DecodeHistory(raw); err != nil {
+		return "", nil, err
 	}
-	if err := json.Unmarshal(raw, &export); err != nil {
-		if json.Unmarshal(raw, &export.Events) != nil {
-			return "", err
-		}
+	if len(events) == 0 {
+		return "", nil, errNoHistory
 	}
-	if len(export.Events) == 0 {
-		return "", errNoHistory
-	}
-	first, ok := export.Events[0].Data.(*history.WorkflowStarted)
+	first, ok := events[0].Data.(*history.WorkflowStarted)
 	if !ok {
-		return "", errNoHistory
+		return "", nil, errNoHistory
 	}
-	return first.WorkflowType, nil
+	return first.WorkflowType, events, nil
 }

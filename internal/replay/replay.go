@@ -3,7 +3,9 @@
 package replay
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -127,6 +129,22 @@ func Register(i Implementation) { implementation = i }
 
 // New returns a machine that has applied no events.
 func New(def Definition, o Options) Machine { return implementation.New(def, o) }
+
+// DecodeHistory returns the events of a recorded history: of the document that `sojourn workflow export` writes, or of
+// the JSON array of its events.
+func DecodeHistory(recorded []byte) ([]history.Event, error) {
+	var export struct {
+		Events []history.Event `json:"history_events"`
+	}
+	into := any(&export)
+	if bytes.HasPrefix(bytes.TrimSpace(recorded), []byte("[")) {
+		into = &export.Events
+	}
+	if err := json.Unmarshal(recorded, into); err != nil {
+		return nil, fmt.Errorf("decode the history: %w", err)
+	}
+	return export.Events, nil
+}
 
 // Events runs a workflow against a recorded history. It returns nil if the code is compatible with the history,
 // otherwise the first mismatch.

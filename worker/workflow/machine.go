@@ -1,7 +1,6 @@
 package workflow
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -243,18 +242,12 @@ func (m *machine) Apply(task *protocol.WorkflowTask, events []history.Event) ([]
 // the JSON array of its events. It returns nil if the code is compatible with the history, otherwise the first
 // mismatch. Use it in tests that check new code against the histories of existing runs.
 func Replay(def *Definition, o ReplayOptions, recorded []byte) error {
-	var export struct {
-		Events []history.Event `json:"history_events"`
-	}
-	into := any(&export)
-	if bytes.HasPrefix(bytes.TrimSpace(recorded), []byte("[")) {
-		into = &export.Events
-	}
-	if err := json.Unmarshal(recorded, into); err != nil {
-		return fmt.Errorf("decode the history: %w", err)
+	events, err := replay.DecodeHistory(recorded)
+	if err != nil {
+		return err
 	}
 	return replay.Events(
-		def, replay.Options{Names: o.Names, Logger: o.Logger, CompareArguments: o.CompareArguments}, export.Events,
+		def, replay.Options{Names: o.Names, Logger: o.Logger, CompareArguments: o.CompareArguments}, events,
 	)
 }
 
