@@ -64,17 +64,26 @@ func (f *Func) DecodeGiven(args payload.Payload) (in []reflect.Value, given int,
 	return in, given, err
 }
 
-// Call calls the function with the arguments from Decode and encodes its result: null for a function without a result.
-func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
+// Run calls the function with the arguments from Decode and returns its result: nil for a function without a result.
+func (f *Func) Run(first any, in []reflect.Value) (result any, err error) {
 	in[0] = reflect.ValueOf(first)
 	out := f.fn.Call(in)
 	if err, _ := out[len(out)-1].Interface().(error); err != nil {
+		return nil, err
+	}
+	if f.hasResult {
+		result = out[0].Interface()
+	}
+	return result, nil
+}
+
+// Call is like Run, and encodes the result.
+func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
+	result, err := f.Run(first, in)
+	if err != nil {
 		return payload.Payload{}, err
 	}
-	if !f.hasResult {
-		return payload.Encode(nil)
-	}
-	p, err := payload.Encode(out[0].Interface())
+	p, err := payload.Encode(result)
 	if err != nil {
 		if errors.Is(err, payload.ErrTooLarge) {
 			return payload.Payload{}, fmt.Errorf("the result is %w", err)

@@ -33,8 +33,7 @@ type SessionDefinition struct {
 	Name     string
 	timeout  time.Duration
 	policy   activity.SetUpFailurePolicy
-	setUp    reflect.Value
-	args     *userfunc.Func
+	setUp    *userfunc.Func
 	tearDown reflect.Value // zero: none
 	handler  string        // name by which executors find the set-up; empty: it runs in the worker's process
 	entry    string        // set-up function in the file that defines it; empty: it is in Go
@@ -63,14 +62,12 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 	if len(name) > maxDefinitionName {
 		return bad("the name is longer than %d bytes", maxDefinitionName)
 	}
-	args, err := userfunc.New(d.SetUp, reflect.TypeFor[context.Context]())
+	setUp, err := userfunc.New(d.SetUp, reflect.TypeFor[context.Context]())
 	if err != nil {
 		return bad("SetUp: %w", err)
 	}
-	def := &SessionDefinition{
-		Name: name, timeout: d.SetUpTimeout, policy: d.OnFailure, setUp: reflect.ValueOf(d.SetUp), args: args,
-	}
-	result := def.setUp.Type()
+	def := &SessionDefinition{Name: name, timeout: d.SetUpTimeout, policy: d.OnFailure, setUp: setUp}
+	result := reflect.TypeOf(d.SetUp)
 	if result.NumOut() != 2 {
 		return bad("SetUp: %s returns no state; want func(context.Context, args…) (T, error)", result)
 	}
@@ -171,7 +168,7 @@ func (d *SessionDefinition) run(ctx context.Context, args payload.Payload) (stat
 			return nil, err
 		}
 	}
-	in, err := d.args.Decode(args)
+	in, err := d.setUp.Decode(args)
 	if err != nil {
 		return nil, activity.NewError(activity.TypeArguments, "", activity.NonRetryable, activity.CausedBy(err))
 	}
@@ -180,12 +177,7 @@ func (d *SessionDefinition) run(ctx context.Context, args payload.Payload) (stat
 			state, err = nil, &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(r), Stack: stack.OfPanic()}
 		}
 	}()
-	in[0] = reflect.ValueOf(ctx)
-	out := d.setUp.Call(in)
-	if err, _ := out[1].Interface().(error); err != nil {
-		return nil, err
-	}
-	return out[0].Interface(), nil
+	return d.setUp.Run(ctx, in)
 }
 
 // release calls the tear-down function.
