@@ -68,12 +68,15 @@ const (
 	oneLocal  = "one-local"
 )
 
+// workloads are all workloads in the order of the table.
+var workloads = []string{"five", "one", fiveLocal, oneLocal}
+
 // works returns the workloads of a peer. The steps of DBOS and Restate are local in any case.
 func (p *peer) works() []string {
 	if p.local {
-		return []string{"five", "one", fiveLocal, oneLocal}
+		return workloads
 	}
-	return []string{"five", "one"}
+	return workloads[:2]
 }
 
 // result is the result of one workload on one peer.
@@ -146,7 +149,7 @@ func compare(only string, n, atOnce, runs int, asJSON bool) error {
 		}
 	}
 	var results []*result
-	for _, work := range []string{"five", "one", fiveLocal, oneLocal} {
+	for _, work := range workloads {
 		there := slices.DeleteFunc(slices.Clone(there), func(p *peer) bool { return !slices.Contains(p.works(), work) })
 		of := make([]*result, len(there))
 		for i, p := range there {

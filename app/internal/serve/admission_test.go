@@ -28,6 +28,18 @@ func (w slowWriter) Write(p []byte) (int, error) {
 	return w.ResponseRecorder.Write(p)
 }
 
+// limitedPipeline returns the pipeline of an app with one processor that limits requests in progress.
+func limitedPipeline() serve.Pipeline {
+	return serve.Pipeline{
+		Auth: auth.New(auth.Options{None: true}), Header: "Version", Version: "1", Log: zerolog.Nop(),
+		CheckVersion: func(string) error { return nil },
+		Admission: admission.New(admission.Options{
+			OthersActive: func(string) bool { return true },
+			Delay:        func() time.Duration { return time.Second }, Processors: 1,
+		}),
+	}
+}
+
 // While processors are short and another namespace is active, an app with one processor runs two requests of a
 // namespace at once. Requests that wait for an event, small outcomes of workers and callers that read slowly take no
 // place.
@@ -58,14 +70,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := serve.Pipeline{
-					Auth: auth.New(auth.Options{None: true}), Header: "Version", Version: "1", Log: zerolog.Nop(),
-					CheckVersion: func(string) error { return nil },
-					Admission: admission.New(admission.Options{
-						OthersActive: func(string) bool { return true },
-						Delay:        func() time.Duration { return time.Second }, Processors: 1,
-					}),
-				}
+				p := limitedPipeline()
 				var began, refusals atomic.Int32
 				end := make(chan struct{})
 				c.route.Shape.MaxBody = 1 << 20
@@ -118,14 +123,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 // A caller that sends its body slowly takes no place.
 func TestSlowBodiesTakeNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := serve.Pipeline{
-			Auth: auth.New(auth.Options{None: true}), Header: "Version", Version: "1", Log: zerolog.Nop(),
-			CheckVersion: func(string) error { return nil },
-			Admission: admission.New(admission.Options{
-				OthersActive: func(string) bool { return true },
-				Delay:        func() time.Duration { return time.Second }, Processors: 1,
-			}),
-		}
+		p := limitedPipeline()
 		var served atomic.Int32
 		send := func(body io.Reader) {
 			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://localhost/things", body)
