@@ -13,3 +13,9 @@ func TestGuideStatesTheRequirementsForProxies(t *testing.T) {
 	}
 	docnumbers.In(t, "guide/deploy.md", "a proxy must allow responses that take {};", 90*time.Second)
 }
+
+func TestGuideStatesWhichRequestsAreLimited(t *testing.T) {
+	const page = "guide/quotas.md"
+	docnumbers.In(t, page, "a request counts once more for each {} KiB of its body.", requestUnit>>10)
+	docnumbers.In(t, page, "heartbeats and outcomes of up to {} KiB are not limited,", smallBody>>10)
+}
