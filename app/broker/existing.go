@@ -122,14 +122,9 @@ func decideStart(
 			a := startResponse(*in, &run.Head, "returned_existing_active")
 			return w, &a, nil
 		case engine.TerminateRun:
-			end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: in.Identity}
-			if w.Writes, _, err = transaction.Decide(rows, run, end, now); err != nil {
+			if w.Writes, err = transaction.Replace(rows, run, in.Identity, now); err != nil {
 				return w, nil, err
 			}
-			w.Audit = append(w.Audit, store.Audit{
-				At: history.At(now), Identity: in.Identity, Action: "workflow.terminate", Namespace: run.Namespace,
-				Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
-			})
 			quotas.Usage.OpenRuns-- // the new run replaces the terminated one
 		}
 		w.reuses = true

@@ -147,8 +147,13 @@ func (b *Broker) scheduleTransaction(
 			}
 		}
 		for _, start := range d.Starts {
-			if err := b.replaceRun(rows, k, start.Replaces, &writes, now); err != nil {
-				return store.Writes{}, err
+			if run := rows.Run(start.Replaces); run != nil {
+				ended, err := transaction.Replace(rows, run, "schedule "+k.ID, now)
+				if err != nil {
+					return store.Writes{}, err
+				}
+				writes.Runs, writes.Workflows = append(writes.Runs, ended.Runs...), append(writes.Workflows, ended.Workflows...)
+				writes.Audit = append(writes.Audit, ended.Audit...)
 			}
 			writes.Runs = append(writes.Runs, begin.run(rows, writes.Runs, start, s.NameRules == 0, now))
 			writes.Workflows = append(
@@ -175,28 +180,6 @@ func (b *Broker) scheduleTransaction(
 func repeatsFirings(a protocol.ScheduleAction) bool {
 	return a.ConflictPolicy == protocol.ConflictTerminateExisting ||
 		a.ReusePolicy == protocol.ReuseAllow || a.ReusePolicy == protocol.ReuseAfterFailure
-}
-
-// replaceRun ends the open run that a firing replaces; an empty ID: none.
-func (b *Broker) replaceRun(
-	rows store.Rows, k engine.ScheduleKey, id string, w *store.Writes, now time.Time,
-) error {
-	run := rows.Run(id)
-	if id == "" || run == nil {
-		return nil
-	}
-	by := "schedule " + k.ID
-	end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: by}
-	ended, _, err := transaction.Decide(rows, run, end, now)
-	if err != nil {
-		return err
-	}
-	w.Runs, w.Workflows = append(w.Runs, ended.Runs...), append(w.Workflows, ended.Workflows...)
-	w.Audit = append(w.Audit, store.Audit{
-		At: history.At(now), Identity: by, Action: "workflow.terminate", Namespace: run.Namespace,
-		Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
-	})
-	return nil
 }
 
 // workflowsOf returns the workflows that a step may read: the last started one, and workflows that the step may start.

@@ -5,7 +5,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -48,17 +47,13 @@ func terminateReplaced(rows store.Rows, s engine.Start, now time.Time, w *store.
 	if run == nil {
 		return 0
 	}
-	by := "workflow run " + s.Parent.RunID
-	end := engine.EndRun{Terminate: true, Reason: engine.ReasonReplaced, Identity: by}
+	end, audit := replacement(run, "workflow run "+s.Parent.RunID, now)
 	d, err := engine.DecideRun(run, environment(rows, run), end, now)
 	if err != nil {
 		return 0 // an earlier change of the transaction has closed it
 	}
 	mergeDecision(rows, d, at, w)
-	w.Audit = append(w.Audit, store.Audit{
-		At: history.At(now), Identity: by, Action: "workflow.terminate", Namespace: run.Namespace,
-		Target: run.WorkflowID, Detail: run.ID + ": " + engine.ReasonReplaced,
-	})
+	w.Audit = append(w.Audit, audit)
 	if run.Held != "" { // NewChild does not count held runs
 		return 0
 	}
