@@ -57,11 +57,8 @@ func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 	if in.IdempotencyKey == "" {
 		return nil
 	}
-	var request []byte
-	for _, part := range []string{kind, in.WorkflowType, in.TaskQueue, string(in.Input)} {
-		request = addBlob(request, part)
-	}
-	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: sumOf(request)}
+	hash := hashParts(kind, in.WorkflowType, in.TaskQueue, string(in.Input))
+	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: hash}
 }
 
 // startNeeds returns the rows that a start may need if its workflow ID is in use.

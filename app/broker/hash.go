@@ -67,6 +67,15 @@ func hashCommands(commands []protocol.Command) string {
 	return markedSum(all)
 }
 
+// hashParts returns the hash of the parts of a request.
+func hashParts(parts ...string) string {
+	var all []byte
+	for _, part := range parts {
+		all = addBlob(all, part)
+	}
+	return sumOf(all)
+}
+
 // addBlob appends the length of a blob and the blob, so that different splits of the same bytes have different hashes.
 func addBlob(to []byte, blob string) []byte {
 	return append(binary.BigEndian.AppendUint64(to, uint64(len(blob))), blob...)

@@ -179,11 +179,7 @@ func (b *Broker) startWith(ctx context.Context, in protocol.StartRequest, o star
 	c := withStart{startInput: o, start: start, check: func() error { return badName }}
 	if in.IdempotencyKey != "" {
 		c.receipt = withStartReceipt(in, "start")
-		var request []byte
-		for _, part := range []string{in.WorkflowType, in.TaskQueue, string(in.Input), o.what} {
-			request = addBlob(request, part)
-		}
-		c.hash = sumOf(request)
+		c.hash = hashParts(in.WorkflowType, in.TaskQueue, string(in.Input), o.what)
 	}
 	return commitStart(func(reads startReads) (startedWith, error) {
 		needs := startNeeds(&in, nil, reads)
