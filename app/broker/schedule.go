@@ -104,9 +104,7 @@ func (b *Broker) scheduleTransaction(
 			return flow, rows.Run(flow.RunID)
 		}}
 		if s != nil && s.Latest != "" {
-			if f := rows.Workflow(engine.WorkflowKey{Namespace: k.Namespace, ID: s.Latest}); f != nil {
-				latest = rows.Run(f.RunID)
-			}
+			_, latest = w.Existing(s.Latest)
 		}
 		w.Running = latest != nil && latest.Status.Open()
 		if _, creates := in.(engine.CreateSchedule); creates && (s == nil || s.Status == engine.ScheduleDeleted) {
