@@ -37,15 +37,11 @@ func (b *Broker) acceptUpdate(
 					return err
 				}
 			}
-			_, known := declared[run.Type]
-			switch {
-			case !run.Status.Open(), !run.HasCode(): // the decision refuses the update
-			case declared.Lacks(run.Type, "updates", in.UpdateName):
-				return unknownUpdate(run.Type, in.UpdateName)
-			case !known && !learned, approved != run.ID && declared.Has(run.Type, "update_validators", in.UpdateName):
-				return &notValidated{run.Head, known}
+			validated, err := checkUpdate(declared, &run.Head, in.UpdateName, learned)
+			if err == nil && validated && approved != run.ID {
+				return &notValidated{run.Head, true}
 			}
-			return nil
+			return err
 		}
 		r, err := b.command(ctx, externalCommand{
 			target: in.Target, requestID: in.RequestID, quotas: true, what: "update " + in.UpdateName + " " + value, may: may,
@@ -69,10 +65,24 @@ func (b *Broker) acceptUpdate(
 	}
 }
 
-// unknownUpdate refuses an update that a workflow type does not declare.
-func unknownUpdate(workflow, update string) error {
-	return protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", workflow, update).
-		With("outcome", "rejected_unknown_update").With("update_name", update)
+// checkUpdate refuses an update that the type of a run does not declare, and reports whether the type has a validator
+// for it. If this app knows no worker of the type, the error is *notValidated, unless learned: the workers were read
+// from the store.
+func checkUpdate(
+	declared engine.Declarations, run *engine.Head, name string, learned bool,
+) (validated bool, err error) {
+	if !run.Status.Open() || !run.HasCode() { // the decision refuses the update
+		return false, nil
+	}
+	_, known := declared[run.Type]
+	switch {
+	case declared.Lacks(run.Type, "updates", name):
+		return false, protocol.Refuse(protocol.ReasonUnknownUpdate, "workflow type %s has no update %s", run.Type, name).
+			With("outcome", "rejected_unknown_update").With("update_name", name)
+	case !known && !learned:
+		return false, &notValidated{head: *run}
+	}
+	return declared.Has(run.Type, "update_validators", name), nil
 }
 
 // notValidated stops an update that has not been validated yet, or whose workers this app does not know.

@@ -96,15 +96,7 @@ func (b *Broker) UpdateWithStart(
 		what: "update " + in.UpdateName + " " + value, size: len(value),
 		input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, Identity: in.Identity},
 		check: func(run *engine.Head) (later bool, err error) {
-			_, known := declared[run.Type]
-			switch {
-			case !run.HasCode(): // the decision refuses it
-			case declared.Lacks(run.Type, "updates", in.UpdateName):
-				return false, unknownUpdate(run.Type, in.UpdateName)
-			case !known && !learned:
-				return false, &notValidated{head: *run}
-			}
-			return declared.Has(run.Type, "update_validators", in.UpdateName), nil
+			return checkUpdate(declared, run, in.UpdateName, learned)
 		},
 	}
 	started, err := b.startWith(ctx, in.StartRequest, o)
