@@ -442,18 +442,14 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 // requestUnit is the size of a request that counts as one in progress.
 const requestUnit = 128 << 10
 
-// enter waits until the request is admitted. Small requests of the reserved part never wait, and neither do those that
-// may be held: they mostly wait for an event.
+// enter waits until the request, whose body was read, is admitted. Small requests of the reserved part never wait, and
+// neither do those that may be held: they mostly wait for an event.
 func (p *Pipeline) enter(c *Call) error {
-	small := c.ContentLength >= 0 && c.ContentLength <= smallBody
-	if p.Admission == nil || c.Route.Open() || c.Route.Limit != 0 || c.Route.Reserved && small {
+	size := len(c.raw)
+	if p.Admission == nil || c.Route.Open() || c.Route.Limit != 0 || c.Route.Reserved && size <= smallBody {
 		return nil
 	}
-	size := c.ContentLength
-	if size < 0 || size > c.maxBody() {
-		size = c.maxBody()
-	}
-	err := c.place.Enter(c.Ctx, p.Admission, c.NS, 1+int(size/requestUnit))
+	err := c.place.Enter(c.Ctx, p.Admission, c.NS, 1+size/requestUnit)
 	if errors.Is(err, admission.ErrOverloaded) {
 		if c.Route.Reserved { // large outcomes of workers wait, and are not refused
 			return nil
