@@ -9,8 +9,8 @@ import (
 )
 
 // OpenArtefact opens a regular file in the scratch folder of a session, for reading. Runtime selects the executor if
-// the session has several. Code in the session can create any files there, so names and links that lead out of the
-// folder are refused, and also files that are not regular. Errors wrap fs.ErrNotExist if the session or the file does
+// the session has several. Code in the session can create any files there, so OpenArtefact rejects names and links that
+// lead out of the folder, and files that are not regular. Errors wrap fs.ErrNotExist if the session or the file does
 // not exist.
 func (p *Pool) OpenArtefact(session Session, runtime, name string) (*os.File, error) {
 	p.mu.Lock()

@@ -12,7 +12,7 @@ type call struct {
 	id    string
 	seq   uint64
 	hooks Hooks
-	done  chan struct{} // closed when the outcome is there
+	done  chan struct{} // closed when the call has an outcome
 	reads bool          // the goroutine of the call reads the frames of the executor
 
 	lastHeartbeat []byte // heartbeat details of an earlier attempt, sent before the call; nil: none
@@ -30,7 +30,7 @@ type call struct {
 	logs         []LogLine
 	logBytes     int
 	dropped      int   // bytes of log that exceeded the limit
-	linesDropped int64 // and lines
+	linesDropped int64 // number of log lines that exceeded it
 	beats        pace
 	shows        pace
 }
@@ -46,14 +46,14 @@ func (c *call) expiring() bool {
 	}
 }
 
-// pace allows a short burst and then ten calls per second.
+// pace is a token bucket: it allows a short burst and then ten calls per second.
 type pace struct {
 	credit float64
 	last   time.Time
 }
 
 func (p *pace) ok() bool {
-	const most, perSecond = 5, 10.5 // a little more than the executors' own ten
+	const most, perSecond = 5, 10.5 // executors themselves send at most ten per second
 	now := time.Now()
 	if p.last.IsZero() {
 		p.credit = most
@@ -97,10 +97,10 @@ func (c *call) log(level, source string, text []byte) bool {
 	if c.logBytes+len(text) > maxLogBytes {
 		c.dropped += len(text) + 1
 		c.linesDropped++
-		c.logBytes = maxLogBytes // nothing after a gap, or the log would read as if nothing were missing
+		c.logBytes = maxLogBytes // drop all later lines, so that the log has no hidden gap
 		return true
 	}
-	c.logBytes += len(text) + 64 // a flood of empty lines is a flood
+	c.logBytes += len(text) + 64 // empty lines count, too
 	line := LogLine{Time: time.Now(), Level: level, Source: source, Text: clean(text)}
 	c.logs = append(c.logs, line)
 	if c.hooks.OnLog != nil {
@@ -109,7 +109,7 @@ func (c *call) log(level, source string, text []byte) bool {
 	return true
 }
 
-// finish sets the outcome; only the first one counts.
+// finish sets the outcome of the call. Only the first outcome counts.
 func (c *call) finish(output []byte, usage *frame.Usage, err error) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -135,7 +135,7 @@ func (c *call) hasEnded() bool {
 	}
 }
 
-// result returns the result of the call; only after done is closed.
+// result returns the result of the call. It must be called only after done is closed.
 func (c *call) result() Result {
 	return Result{Output: c.output, Usage: c.usage, Logs: c.logs, LogsTruncated: c.dropped, LinesLeftOut: c.linesDropped}
 }

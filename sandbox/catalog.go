@@ -25,7 +25,7 @@ type Definition struct {
 	Hash    string `json:"hash"`   // version of the file and of the files of the folder that it imports
 }
 
-// maxCode is the most bytes of a handler's file; it travels in one frame.
+// maxCode is the maximum size of a handler's file in bytes; the file is sent in one frame.
 const maxCode = 2 << 20
 
 var handlerName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]*$`)

@@ -47,7 +47,7 @@ func newControl(fd int) (*control, error) {
 	)
 	c := &control{fd: fd, epoll: os.NewFile(uintptr(epfd), "epoll")}
 	if err == nil {
-		err = c.epoll.SetReadDeadline(time.Time{}) // an error if the runtime does not wait for it
+		err = c.epoll.SetReadDeadline(time.Time{}) // returns an error if the runtime cannot poll the descriptor
 	}
 	if err == nil {
 		c.raw, err = c.epoll.SyscallConn()
@@ -89,7 +89,7 @@ func (c *control) readAvailable(uintptr) bool {
 
 func (c *control) Write(b []byte) (int, error) { return c.WriteBoth(b, nil) }
 
-// WriteBoth writes one text behind the other.
+// WriteBoth writes two texts, one after the other.
 func (c *control) WriteBoth(head, body []byte) (int, error) {
 	c.out, c.sent, c.writeErr = [2][]byte{head, body}, 0, nil
 	err := c.raw.Control(c.writeNow)

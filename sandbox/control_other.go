@@ -18,7 +18,7 @@ func newControl(fd int) (*control, error) {
 	return &control{conn}, err
 }
 
-// WriteBoth writes one text behind the other.
+// WriteBoth writes two texts, one after the other.
 func (c *control) WriteBoth(head, body []byte) (int, error) {
 	n, err := (&net.Buffers{head, body}).WriteTo(c.Conn)
 	return int(n), err

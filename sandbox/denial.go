@@ -19,7 +19,7 @@ func (ex *executor) denial(path string) string {
 		path = filepath.Join(ex.scratch, path)
 	}
 	if ex.rules.Covers(path, true) {
-		return "" // the file's own permissions refuse it
+		return "" // the permissions of the file deny the access
 	}
 	may := "is not among what confined code may open"
 	if ex.rules.Covers(path, false) {
@@ -46,8 +46,8 @@ func there(paths []string) string {
 	return strings.Join(all, ", ")
 }
 
-// unreachable returns a function that explains a denied path that the operator may expect to be allowed: a setting
-// names it but it is in the data directory, or a node_modules folder is a link to it.
+// unreachable returns a function that explains a denied path that operators may expect to be allowed: the path is in a
+// setting but also in the private data directory, or a node_modules folder is a link to it.
 func (o Options) unreachable() func(path string) string {
 	var links [][2]string
 	for dir, err := filepath.Abs(o.Handlers); err == nil && o.Handlers != ""; dir = filepath.Dir(dir) {

@@ -19,7 +19,7 @@ type Omission struct {
 	Why  string `json:"why"`
 }
 
-// Why something is left out.
+// These are the reasons why a file or folder is ignored.
 const (
 	whyRuntime = "no runtime"
 	whyName    = "not an activity's name"
@@ -122,7 +122,7 @@ func unreadable(err error) string {
 func whyNot(name string, d fs.DirEntry) string {
 	ext := strings.TrimPrefix(filepath.Ext(name), ".")
 	switch {
-	case strings.HasSuffix(strings.TrimSuffix(name, filepath.Ext(name)), ".d"): // types alone
+	case strings.HasSuffix(strings.TrimSuffix(name, filepath.Ext(name)), ".d"): // a file that contains only types
 		return ""
 	case runtimeOf[ext] != "":
 		return whyName

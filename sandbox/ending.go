@@ -80,7 +80,7 @@ func uncaught(printed string) string {
 // separate module.
 var handlerModule = regexp.MustCompile(`file://(/[^\s?)]*)\?hash=[0-9a-f]+`)
 
-// plainPlaces shows the files of handlers by their paths.
+// plainPlaces replaces the URLs of handler modules in a text by the paths of the files.
 func plainPlaces(printed string) string {
 	return handlerModule.ReplaceAllStringFunc(printed, func(address string) string {
 		path, _, _ := strings.Cut(strings.TrimPrefix(address, "file://"), "?")

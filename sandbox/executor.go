@@ -45,7 +45,7 @@ type executor struct {
 	counts   chan int                // responses to a count
 
 	stdout, stderr *output
-	out            sync.Mutex // one frame at a time; guards frameBuf
+	out            sync.Mutex // held while a frame is written; guards frameBuf
 	frameBuf       []byte
 	frames         *frame.Reader // used by the goroutine that reader names
 	reads          readDeadlines
@@ -53,14 +53,14 @@ type executor struct {
 	runMayRead     chan struct{} // notifies run that it may read
 
 	loading  sync.Mutex     // held while code is loaded, and before the call that needs it
-	sends    sync.WaitGroup // frames that are sent aside; added to under mu while not ended
+	sends    sync.WaitGroup // goroutines of sendAsync; increased under mu, and only before the end
 	resident atomic.Int64   // bytes, as last reported by the supervisor
 	refused  atomic.Bool    // a call has received the list of all rules
-	tainted  atomic.Bool    // an earlier call prevents that it is reused for another tenant
+	tainted  atomic.Bool    // an earlier call left changes, so the executor must not be reused
 
 	mu            sync.Mutex // guards the fields below
 	calls         map[string]*call
-	loaded        map[string]bool // content hashes the executor was sent
+	loaded        map[string]bool // content hashes of the code that was sent to the executor
 	seq           uint64          // number of the last call
 	served        int
 	unknownFrames int
@@ -114,7 +114,7 @@ func launch(
 	}
 	threads := l.limits.Threads
 	if _, by, _ := g.Limits(); by != "" {
-		threads = 0 // the group limits threads without ending a process
+		threads = 0 // the group refuses further threads instead of ending a process
 	}
 	var err error
 	ex.proc, err = startProcess(supervisor.Config{
@@ -198,14 +198,14 @@ func (ex *executor) run() {
 	}
 	ex.closeNetwork()
 	for _, f := range []*output{ex.stdout, ex.stderr} {
-		// another process that holds the pipe open does not delay the end
+		// the deadline ends the read even if another process has the pipe open
 		_ = f.file.SetReadDeadline(time.Now().Add(endTime))
 	}
 	printing.Wait()
 	_ = ex.proc.cmd.Wait()
 	ex.proc.release()
 	ex.group.Remove()
-	supervisor.Wipe(ex.scratch) // the supervisor has wiped it if it lived
+	supervisor.Wipe(ex.scratch) // a supervisor that was not killed has already removed it
 	ex.user.release()
 
 	ex.mu.Lock()
@@ -343,7 +343,7 @@ func logLevel(s string) string {
 	return "info"
 }
 
-// call returns the call in flight of that id, or nil.
+// call returns the call in flight with that ID, or nil.
 func (ex *executor) call(id string) *call {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
@@ -419,7 +419,7 @@ const copiedBody = 8 << 10
 // send writes one frame. It times out if the executor does not read.
 func (ex *executor) send(f frame.Frame) error { return ex.sendFrame(&f) }
 
-// sendFrame is send for a frame that the caller has already allocated; a frame header is too large to copy.
+// sendFrame is like send, for a frame that the caller has allocated: frame headers are too large to be copied.
 func (ex *executor) sendFrame(f *frame.Frame) error {
 	ex.out.Lock()
 	defer ex.out.Unlock()
@@ -558,7 +558,7 @@ func (ex *executor) close(ctx context.Context, why ending) {
 // hasNoDescendants reports whether the executor has no descendants.
 func (ex *executor) hasNoDescendants() bool {
 	select {
-	case <-ex.counts: // response to an abandoned count
+	case <-ex.counts: // response to an earlier count whose caller stopped waiting
 	default:
 	}
 	ex.proc.order(supervisor.OrderCount)

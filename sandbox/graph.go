@@ -27,16 +27,16 @@ const maxVersions = 48 << 10
 type graph struct {
 	entry  string
 	code   []byte               // code of the entry; for TypeScript all files as one module
-	single bool                 // outside sessions each call gets a new executor
+	single bool                 // outside sessions, each call of the handler gets a new executor
 	own    map[string]string    // hash of each file's content, by path
 	to     map[string][]string  // imports of each file
 	stamps map[string]fileStamp // state of each file when it was read
-	absent []string             // paths at which an import would be found, and is not
+	absent []string             // paths at which no file exists, although an import would resolve there first
 	// packages that the handler's folder requires for handlers of its runtime
 	packages manifest
-	checked  []stampedPath // stamps in a form for comparison; nil until first used
-	// folders in which a file of absent could appear, if known: most imports of a handler are modules of its runtime,
-	// and a call should not search for each of them
+	checked  []stampedPath // stamps in the form that fresh compares; nil before the first use
+	// folders in which files of absent could appear; nil: not known. They are checked instead of each file, because
+	// most imports are modules of the runtime, for which no file exists
 	folders []stampedPath
 }
 
@@ -62,7 +62,7 @@ type stampedPath struct {
 	stamp fileStamp
 }
 
-// unchanged reports whether all are unchanged.
+// unchanged reports whether all files and folders in the list are unchanged.
 func unchanged(all []stampedPath) bool {
 	for i := range all {
 		if now, there := all[i].place.stat(); !there || now != all[i].stamp {
@@ -116,7 +116,7 @@ func traceFiles(root, path, runtime string) (*graph, error) {
 			if file == path {
 				return nil, err
 			}
-			g.absent = append(g.absent, file) // removed since it was found
+			g.absent = append(g.absent, file) // it was removed after its import was resolved
 			continue
 		}
 		g.own[file], g.stamps[file] = hashOf(code), stampOf(info)
@@ -149,8 +149,8 @@ func (g *graph) fresh() bool {
 	return !slices.ContainsFunc(g.absent, isFile)
 }
 
-// settling is the time after a change of a folder within which another change may not alter its modification time,
-// because file systems have coarse clocks.
+// settling is the time after a change of a folder in which another change may leave the modification time the same,
+// because the clocks of file systems are coarse.
 const settling = 50 * time.Millisecond
 
 // recordFolders records the folders in which absent files could appear, before it searches for them; none if a folder
@@ -198,7 +198,7 @@ func (g *graph) versionOfFiles(path string) string {
 		return g.own[path]
 	}
 	sum := sha256.New()
-	_, _ = io.WriteString(sum, filepath.Base(path)+"\n") // in a circle each file imports all others
+	_, _ = io.WriteString(sum, filepath.Base(path)+"\n") // in an import cycle, each file imports all others
 	for _, file := range slices.Sorted(maps.Keys(seen)) {
 		rel, _ := filepath.Rel(filepath.Dir(path), file)
 		_, _ = io.WriteString(sum, fmt.Sprintf("%q %s\n", filepath.ToSlash(rel), g.own[file]))

@@ -27,10 +27,10 @@ var errNoInstaller = errors.New("is not installed: install it, or install the pa
 
 // installer is one run of npm or pip.
 type installer struct {
-	args, reads []string // readable paths in addition to its runtime and the handlers
-	write       string   // writable path in addition to its scratch folder; empty: none
+	args, reads []string // args: the command's arguments; reads: readable paths besides its runtime and the handlers
+	write       string   // writable path besides its scratch folder; empty: none
 	network     bool
-	registries  []string // reachable in addition to the configured registries
+	registries  []string // reachable registries besides the configured ones
 	// progress receives each line that the command prints; the line is also logged. It is nil for a command whose
 	// output is its result.
 	progress func(line string)
@@ -56,8 +56,8 @@ func (k *packages) run(ctx context.Context, l *language, m manifest, dir string,
 // cacheOfNPM is the name of npm's download cache. It is never read after the installation.
 const cacheOfNPM = ".npm-cache"
 
-// builtIn returns the registries that npm and pip use without configuration. A network may resolve their names to a
-// mirror.
+// builtIn returns the registries that npm and pip use without configuration. A network may resolve their names to the
+// address of a mirror.
 func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []string {
 	with := installer{args: []string{
 		l.program, "-I", "-c", "from pip._internal.models.index import PyPI; " +
@@ -70,11 +70,11 @@ func (k *packages) builtIn(ctx context.Context, l *language, m manifest) []strin
 		}
 		with = installer{args: []string{"node", npm, "config", "get", "registry"}, reads: npmFiles(npm)}
 	}
-	output, _ := k.execute(ctx, l, m, with) // a user without a configured registry may have no access to it
+	output, _ := k.execute(ctx, l, m, with) // an error means that no registry is configured
 	return readConfiguration(output).registries
 }
 
-// npmFiles returns the paths that npm reads in addition to Node's.
+// npmFiles returns the paths that npm reads besides the files of Node.
 func npmFiles(npm string) []string {
 	return []string{filepath.Dir(filepath.Dir(npm)), "/etc/npmrc", "/usr/etc/npmrc", "/usr/local/etc/npmrc"}
 }
@@ -120,7 +120,8 @@ func (k *packages) execute(ctx context.Context, l *language, m manifest, with in
 	}
 	env := append(l.environment(p.opt, scratch), installEnv(l.name)...)
 	for i, pair := range env {
-		if strings.HasPrefix(pair, "PATH=") { // scripts find the interpreter that the packages are installed for
+		// Installation scripts then find the interpreter for which the packages are installed.
+		if strings.HasPrefix(pair, "PATH=") {
 			env[i] = "PATH=" + filepath.Dir(l.program) + ":" + strings.TrimPrefix(pair, "PATH=")
 		}
 	}
@@ -288,10 +289,11 @@ func errorLines(text string) string {
 	return strings.Join(all, "; ")
 }
 
-// egressRefusal is in the words of the proxy, which pip wraps into others.
+// egressRefusal matches the proxy's message about a refused address, which pip includes in its own messages.
 var egressRefusal = regexp.MustCompile(`the worker denied the connection to [^'"\n]+`)
 
-// inFolder has Python run pip as if it had been started in a folder: paths of requirements are below that.
+// inFolder is Python code that runs pip as if it had been started in a folder, because pip resolves relative paths of
+// requirements from there.
 const inFolder = "import os, runpy, sys; os.chdir(sys.argv.pop(1)); sys.argv[0] = 'pip'; " +
 	"runpy.run_module('pip', run_name='__main__', alter_sys=True)"
 
@@ -334,13 +336,13 @@ func packager(l *language, m manifest, dir string, scripts bool) (installer, err
 func distribution() []string {
 	all := []string{"/etc/pip.conf", "/etc/xdg/pip"}
 	for _, pattern := range []string{"/etc/*release", "/etc/*version"} {
-		found, _ := filepath.Glob(pattern) // the pattern is good
+		found, _ := filepath.Glob(pattern) // cannot fail: the pattern is valid
 		all = append(all, found...)
 	}
 	return all
 }
 
-// findNPM returns npm's own program: that next to Node, else the one in PATH.
+// findNPM returns the npm program: the one next to Node, otherwise the one in PATH.
 func findNPM(node string) (string, error) {
 	nodeDir := filepath.Dir(followed(node))
 	candidates := []string{
@@ -397,7 +399,7 @@ func installEnv(runtime string) []string {
 		name, value, _ := strings.Cut(pair, "=")
 		switch strings.ToLower(name) {
 		case "npm_config_userconfig", "npm_config_cache", "npm_config_prefix", "pip_config_file", "pip_cache_dir":
-			continue // about this user's home
+			continue // the installer has a home directory of its own
 		case "ssl_cert_file", "ssl_cert_dir", "node_extra_ca_certs", "requests_ca_bundle":
 			env = append(env, pair)
 			continue
@@ -413,7 +415,7 @@ func installEnv(runtime string) []string {
 // environment variables.
 type configured struct {
 	registries []string // HOST:PORT of the registries in it
-	files      []string // and the files and folders: packages, certificates
+	files      []string // files and folders that the configuration names, such as packages and certificates
 }
 
 // configuration copies this user's configuration of an installer into its home, and returns the whole configuration. It

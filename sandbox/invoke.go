@@ -12,8 +12,8 @@ import (
 // A call with a session runs in the session's executor, which is started by the session's first call. Calls of one
 // session may run at the same time; the caller limits their number. When ctx ends, the handler is asked to stop, then
 // sent SIGTERM, then killed; at the deadline it is killed after a short grace time. Killing the executor loses the
-// state of the session and ends the other calls in it with an [*ExecutorEnded], which has the verdict on each call. A
-// call that arrives meanwhile waits until the verdicts are known.
+// state of the session and ends the other calls in it with an [*ExecutorEnded], which contains the verdict for each
+// call. A call that arrives meanwhile waits until the verdicts are known.
 func (p *Pool) Invoke(ctx context.Context, inv Invocation, hooks Hooks) (Result, error) {
 	began := time.Now()
 	l, b, err := p.find(inv.Activity, inv.Hash)
@@ -92,7 +92,7 @@ func (p *Pool) runOnce(
 	}
 	c, err := ex.begin(ctx, inv, b, hooks)
 	if err != nil {
-		<-ex.done // it ends soon, and then the pool knows the reason
+		<-ex.done // the executor is ending; wait, so that the pool has recorded the reason
 		return Result{}, err
 	}
 	err = ex.await(ctx, inv, c, p.opt)

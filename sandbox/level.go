@@ -11,11 +11,12 @@ import (
 // Level is the degree of isolation of an executor from the machine.
 type Level string
 
-// The levels, weakest first.
+// These are the levels, weakest first.
 const (
 	LevelNone    Level = "none"    // in the worker's own process
 	LevelProcess Level = "process" // a child under a supervisor: clean environment, resource limits, no new privileges
-	// the kernel also denies access to files outside a list, to other processes, and to dangerous system calls
+	// like process; in addition, the kernel denies access to files outside a list, to other processes, and to dangerous
+	// system calls
 	LevelConfined Level = "confined"
 )
 
@@ -35,7 +36,7 @@ type Report struct {
 	LandlockABI   int    `json:"landlock_abi"` // supported Landlock version; 0: not supported
 	// whether signals and abstract sockets of other processes are out of reach
 	Signals bool `json:"signals"`
-	// remaining abilities of code in an executor, as sentences, found by probes
+	// protections that are missing, as sentences about what code in an executor can do, found by probes
 	Missing []string `json:"missing"`
 
 	// Mechanisms that ended, stopped or counted a probe that exceeded the limit: cgroup2, cgroup1, watchdog or none.

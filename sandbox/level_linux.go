@@ -10,8 +10,8 @@ import (
 func harden() error { return unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) }
 
 // supervisorAttr makes a supervisor a session leader. The code that it watches may have stopped it: SIGCONT at the end
-// of this process continues it, so that it notices the end and kills the executor. The end of the thread that started
-// it sends the signal too, which has no effect.
+// of this process continues it, so that it notices the end and kills the executor. The kernel also sends the signal
+// when the thread that started the supervisor ends, which has no effect.
 func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// Resources that a probe exceeds, to find the mechanism that limits them.
+// These are the resources that a probe exceeds, to find out which mechanism limits them.
 const (
 	resourceProcesses = "processes"
 	resourceMemory    = "memory"
@@ -26,13 +26,13 @@ const (
 	resourceCPU       = "cpu"
 )
 
-// Limits of these probes.
+// These are the limits of these probes.
 const (
 	probeMemory    = 64 << 20
 	countedMemory  = 16 << 20 // memory that a probe uses if a group only has to count it
 	probeProcesses = 4
 	probeDisk      = 1 << 20
-	probeCPU       = 0.01 // so little that it is used up even on a busy machine
+	probeCPU       = 0.01 // a small quota, so that the probe exhausts it even on a busy machine
 )
 
 const enforcedByNone = "none"
@@ -127,7 +127,7 @@ func (p *Pool) probeLimits() (h held, err error) {
 				return err
 			}
 		}
-		if err := t.group.SetProcessors(0); err != nil { // otherwise its end takes as long
+		if err := t.group.SetProcessors(0); err != nil { // otherwise the probe would also end slowly
 			return err
 		}
 		t.proc.order(supervisor.OrderBusy)
@@ -180,7 +180,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 	}
 	c.Group = t.group
 	memory, processes, _ := t.group.Limits()
-	if memory != "" { // only the group is checked
+	if memory != "" { // a control group limits memory: check only the group
 		c.Memory = 0
 	}
 	if processes != "" {
@@ -210,7 +210,7 @@ func (t *limitProbe) start(resources []string) (err error) {
 	}()
 	// The probe has filled its folder when it responds.
 	if _, err = bufio.NewReader(t.proc.control).ReadBytes('\n'); err != nil {
-		for f := range t.facts { // it has more information than a missing response
+		for f := range t.facts { // the reported fact has more information than a missing response
 			if f.Error != "" {
 				err = errors.New(f.Error)
 			}
@@ -234,8 +234,8 @@ func (t *limitProbe) limitedBy(resource string) string {
 	return ""
 }
 
-// until waits until a limit stops the probe. Either the supervisor reports this, or the result of ask does. After
-// probeTime without a report, no mechanism enforces the limit.
+// until waits until a limit stops the probe. The limit is reported by the supervisor or by ask. After probeTime without
+// a report, no mechanism enforces the limit.
 func (t *limitProbe) until(resource string, limitedBy func(resource string) string) error {
 	field := map[string]*string{
 		resourceMemory: &t.found.memory, resourceProcesses: &t.found.processes, resourceCPU: &t.found.cpu,

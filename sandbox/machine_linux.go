@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/cgroup"
 )
 
-// Memory returns the bytes of memory that this process may use; limited reports that a cgroup sets the limit and not
-// the machine.
+// Memory returns the bytes of memory that this process may use; limited is true if a cgroup sets the limit, and not the
+// size of the machine.
 func Memory() (total int64, limited bool) {
 	total = 4 << 30
 	var info unix.Sysinfo_t

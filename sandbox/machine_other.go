@@ -2,7 +2,7 @@
 
 package sandbox
 
-// Memory returns a guess, since there is no portable way to read the memory of the machine.
+// Memory returns an assumed size, since there is no portable way to read the memory of the machine.
 func Memory() (total int64, limited bool) { return 8 << 30, false }
 
 // flush does nothing on systems without a call to flush a file system.

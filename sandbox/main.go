@@ -8,7 +8,7 @@ import (
 	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
 )
 
-// nativeName is the first argument by which a process knows that it serves [Native].
+// nativeName is the first argument of a process that serves [Native].
 const nativeName = "sojourn-native"
 
 // hooked reports that Main ran, so that starting this binary again creates an executor and not a second worker.
@@ -19,7 +19,7 @@ var hooked bool
 // do not reach Main.
 func Main(fill ...func(Handlers)) {
 	if len(os.Args) > 0 && os.Args[0] == proberName {
-		if len(os.Args) > 1 { // only to be there
+		if len(os.Args) > 1 { // a process that a probe started to exceed the limit of processes: it only waits
 			time.Sleep(probeTime)
 			os.Exit(0)
 		}

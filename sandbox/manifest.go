@@ -21,7 +21,7 @@ type manifest struct {
 	files  []string // relative to root, the main manifest first; empty: no packages are needed
 	local  []string // relative to root, files of packages that are named by a path
 	locked bool     // each package has an exact version
-	own    bool     // not installed by the worker: node_modules exists in the folder or above
+	own    bool     // a user installed the packages: node_modules exists in the folder or above
 	builds string   // the first Python requirement that needs a build; empty: none
 	err    error    // unsupported requirement
 	hash   string   // of the files with their names, including local packages; empty: no packages are needed

@@ -13,23 +13,23 @@ import (
 // Egress is the network access of code in executors.
 type Egress string
 
-// Values of Egress.
+// These are the values of Egress.
 const (
 	EgressNone     Egress = "none"     // nothing
 	EgressFiltered Egress = "filtered" // public addresses and listed ones, through a proxy of the worker
-	EgressOpen     Egress = "open"     // all that the worker does
+	EgressOpen     Egress = "open"     // everything that the worker can reach
 )
 
-// Mechanisms that enforce egress.
+// These are the mechanisms that enforce egress.
 const (
-	byLandlock = "landlock" // connections of TCP to the proxy's port, and no other network
+	byLandlock = "landlock" // only TCP connections to the proxy's port
 	bySeccomp  = "seccomp"  // no network sockets; the shims use the proxy's Unix socket
 )
 
-// way is a mechanism that enforces an egress.
+// way is an egress with the mechanism that enforces it.
 type way struct {
 	egress Egress
-	by     string // empty when nothing has to
+	by     string // mechanism; empty if none is needed
 }
 
 // ways returns the mechanisms of a kernel for the requested egress, in order of preference.
@@ -50,7 +50,7 @@ func (o Options) ways(k lockdown.Kernel) []way {
 	return append(filtered, open)
 }
 
-// onto writes the way into rules; port is the proxy's.
+// onto adds the mechanism to rules; port is the proxy's port.
 func (w way) onto(r *lockdown.Rules, port int) {
 	r.Inet = w.egress == EgressOpen || w.by == byLandlock
 	r.Ports = nil
@@ -65,7 +65,7 @@ func (p *Pool) findEgress(offered lockdown.Kernel) (way, outcome, error) {
 	for _, w := range p.opt.ways(offered) {
 		found, err := p.cachedProbe(&offered, w)
 		if err == nil {
-			if err = found.confined(); err != nil { // the failure is unrelated to the network access
+			if err = found.confined(); err != nil { // the probe failed for a reason other than the network access
 				return w, found, err
 			}
 			if w.egress == EgressOpen || !found[tryNetwork] {
@@ -96,7 +96,8 @@ func (p *Pool) serve(w way) error {
 	}
 	p.proxy = proxy
 	if w.by == bySeccomp {
-		// The proxy authorizes clients by their credentials; executors may run under other users than the worker.
+		// All users may connect, since executors may run under other users than the worker; the proxy checks
+		// credentials.
 		return os.Chmod(o.Address, 0o666) //nolint:gosec // see above
 	}
 	return nil
@@ -116,7 +117,7 @@ func (p *Pool) socketPath() (network, path string, err error) {
 	return "unix", filepath.Join(p.socketDir, "egress"), os.Chmod(p.socketDir, 0o711) //nolint:gosec // for other users
 }
 
-// proxyEnvironment returns the proxy variables of an executor with that pass. The proxy decides about all connections,
+// proxyEnvironment returns the proxy variables of an executor with this pass. The proxy decides about all connections,
 // so NO_PROXY is empty.
 func proxyEnvironment(proxy *egress.Proxy, pass *egress.Pass) []string {
 	var env []string

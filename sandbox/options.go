@@ -21,14 +21,14 @@ type Options struct {
 	Instance    string   // name of this worker, unique among the workers that share Dir; empty for a random name
 	Environment []string // extra NAME=value of every executor: never secrets, all code sees them
 
-	Read    []string // files and folders that confined code may read in addition to its runtime and the handlers
-	Write   []string // files and folders that confined code may change in addition to its scratch folder; must exist
+	Read    []string // files and folders that confined code may read besides its runtime and the handlers
+	Write   []string // files and folders that confined code may change besides its scratch folder; must exist
 	Private string   // a folder to which Read, Write and Handlers never give access, even if it is inside one of them
 
 	// network access of code; empty for filtered if the level confined is available, and otherwise open
 	Egress      Egress
-	EgressAllow []string // HOST, HOST:PORT or CIDR: reached though not public, with EgressFiltered
-	Apps        []string // URLs and host:port of the app: never reached, with EgressFiltered
+	EgressAllow []string // HOST, HOST:PORT or CIDRthat filtered egress may reach although they are not public
+	Apps        []string // URLs and host:port of the app, which filtered egress never reaches
 
 	// users of executors if the worker is root, as FIRST-LAST; empty: 60600-60999 if possible; "none": the worker's own
 	Users string
@@ -53,7 +53,7 @@ type Options struct {
 	CancelTerm    time.Duration // time from a cancel to SIGTERM; 0: 2 s
 	CancelKill    time.Duration // time from a cancel to SIGKILL; 0: 5 s
 	DeadlineGrace time.Duration // time from a deadline to SIGKILL; 0: 250 ms
-	IdleEvictable time.Duration // idle for so long a session may be evicted when executors run out; 0 for 60 s
+	IdleEvictable time.Duration // time without a call after which a session may be evicted for another one; 0: 60 s
 
 	Logger zerolog.Logger
 
@@ -71,7 +71,7 @@ type Options struct {
 	resolver egress.Resolver  // nil: the resolver of the machine
 	patience time.Duration    // maximum time to complete a frame; 0: frame.Deadline
 
-	installRetry time.Duration // after the first installation of packages that failed; 0 for installRetry
+	installRetry time.Duration // pause after the first failed installation of packages; 0: installRetry
 }
 
 // Limits are the limits of an executor and its descendants.
@@ -90,16 +90,16 @@ type Limits struct {
 	Processors float64
 }
 
-// The values of Options.Cgroup.
+// These are the values of Options.Cgroup.
 const (
 	CgroupAuto = "auto"
 	CgroupNone = "none"
 )
 
-// Fixed times and sizes.
+// These are fixed times and sizes.
 const (
 	bootTime = 10 * time.Second // maximum time from start to ready
-	// time for a script to print the path of its interpreter, on a busy machine
+	// maximum time for a script to print the path of its interpreter, for a busy machine
 	outputTimeout = time.Minute
 	closeTime     = 5 * time.Second        // maximum time of all close hooks
 	endTime       = 2 * time.Second        // maximum time from a kill to the supervisor's last message
@@ -110,13 +110,13 @@ const (
 	// time after the start to the second sweep, for folders whose locks were held at the start
 	sweepRetry       = 2 * time.Second
 	tombstoneTime    = time.Hour   // how long the end of a session is remembered
-	idleAfter        = time.Second // time without a call after which the supervisor is notified
-	reuseCalls       = 100         // calls of one executor outside sessions
+	idleAfter        = time.Second // time without a call after which an executor counts as idle
+	reuseCalls       = 100         // maximum number of calls in one executor outside sessions
 	reuseAge         = 10 * time.Minute
-	maxUnknownFrames = 100     // frames about calls that are not there, until the executor is killed
-	maxLogBytes      = 1 << 20 // stored log of one call
+	maxUnknownFrames = 100     // frames about unknown calls after which the executor is killed
+	maxLogBytes      = 1 << 20 // maximum size of the log of one call
 	maxLogLine       = 16 << 10
-	workerReserve    = 256 << 20 // memory that is not given to executors
+	workerReserve    = 256 << 20 // memory that is reserved for the worker itself
 )
 
 func (o Options) withDefaults() Options {
@@ -142,7 +142,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// or returns l with its zero fields replaced by the fields of d.
+// or returns the limits l with its zero fields replaced by the fields of d.
 func (l Limits) or(d Limits) Limits {
 	fill(&l.Memory, d.Memory)
 	fill(&l.FileSize, d.FileSize)

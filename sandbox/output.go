@@ -19,12 +19,12 @@ type output struct {
 	buf     [32 << 10]byte
 	partial []byte
 	tail    []byte // the last output, for crash reports
-	// the last line with the cause of a Go program's crash, which precedes a dump of any length; nil: none
+	// the last line with the cause of a crash of a Go program, which a long dump may follow; nil: none
 	fatal []byte
 	ended bool
 }
 
-// Size of the stored tail of the output, and of the stored line before a crash dump, in bytes.
+// These are the maximum sizes, in bytes, of the stored end of the output and of the stored line before a crash dump.
 const (
 	maxTail  = 4 << 10
 	maxFatal = 1 << 10
@@ -53,7 +53,7 @@ func (o *output) catchUp() {
 		return
 	}
 	_ = conn.Control(func(fd uintptr) {
-		for range 4 << 20 / len(o.buf) { // a program that prints without end must not delay its own result
+		for range 4 << 20 / len(o.buf) { // bounded, because a program that prints without end must not delay its result
 			if !o.readOnce(fd) {
 				break
 			}

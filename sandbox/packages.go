@@ -22,7 +22,7 @@ import (
 // Packages is the setting for the installation of packages that handlers need.
 type Packages string
 
-// Values of the setting.
+// These are the values of the setting.
 const (
 	// without running code of packages: no scripts of npm packages, only wheels for Python
 	PackagesInstall Packages = "install"
@@ -30,18 +30,18 @@ const (
 	PackagesNone    Packages = "none"    // no installation
 )
 
-// Classes of Unavailable errors: the packages of a handler are being installed, or their installation failed.
+// These are classes of Unavailable errors: the packages of a handler are being installed, or their installation failed.
 const (
 	ClassInstalling   = "packages_installing"
 	ClassNotInstalled = "packages_failed"
 )
 
-// Times and sizes of an installation.
+// These are times and sizes of an installation.
 const (
-	maxLastLine       = 200 // bytes of an installer's line in errors of waiting calls
+	maxLastLine       = 200 // maximum bytes of the installer's last line in errors of waiting calls
 	installTime       = 15 * time.Minute
-	installRetry      = 5 * time.Second // after a failure; twice as long after each
-	installMost       = 5 * time.Minute // between two tries
+	installRetry      = 5 * time.Second // pause after a failure; it doubles with each further failure
+	installMost       = 5 * time.Minute // maximum pause between two tries
 	lockPoll          = 250 * time.Millisecond
 	installMemory     = 1 << 30
 	installDisk       = 16 << 30
@@ -69,12 +69,12 @@ type packageSet struct {
 	record   installRecord
 	touched  time.Time
 	running  bool
-	began    time.Time     // the try that is running
+	began    time.Time     // start of the try that is running
 	lastLine string        // last line of the installer; empty before the first
 	err      error         // error of the last attempt; nil while the first attempt runs
-	failed   time.Time     // when that ended
-	retryAt  time.Time     // when the next may begin
-	wait     time.Duration // before the one after that
+	failed   time.Time     // end of the last attempt
+	retryAt  time.Time     // earliest time of the next attempt
+	wait     time.Duration // pause after the next attempt if it fails
 }
 
 // need returns the folder of a handler's packages, or an empty string if it needs none. If they are not installed, need
@@ -99,7 +99,7 @@ func (k *packages) ready(l *language, b *bundle) error {
 	return err
 }
 
-// want is need for a manifest.
+// want is like need, for a manifest.
 func (k *packages) want(l *language, m *manifest) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -205,8 +205,8 @@ func (p *Pool) Install() {
 	}
 }
 
-// install returns the folder of a manifest's packages, and installs them unless a worker already has. It is empty if
-// the interpreter has them all. tell receives the lines of the installer's output.
+// install returns the folder of a manifest's packages, and installs them unless a worker already has. It returns "" if
+// the interpreter already has all of them. tell receives the lines of the installer's output.
 func (k *packages) install(
 	ctx context.Context, l *language, m manifest, progress func(line string),
 ) (there string, err error) {
@@ -222,7 +222,7 @@ func (k *packages) install(
 		return dir, nil
 	}
 	mode := fs.FileMode(0o700)
-	if k.pool.users != nil { // other users may pass through the folder, but not list it
+	if k.pool.users != nil { // other users may enter the folder, but not list it
 		mode = 0o711
 	}
 	if err := errors.Join(os.MkdirAll(k.cache, mode), ours(k.cache), os.Chmod(k.cache, mode)); err != nil {
@@ -233,7 +233,7 @@ func (k *packages) install(
 		return "", err
 	}
 	defer lock.Close()
-	if used(dir) { // another worker did meanwhile
+	if used(dir) { // another worker has installed them meanwhile
 		return dir, nil
 	}
 	if k.present(ctx, l, m) {

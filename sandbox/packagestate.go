@@ -15,13 +15,13 @@ import (
 // PackagesState is the state of the packages that handlers need.
 type PackagesState string
 
-// Values of PackagesState.
+// These are the values of PackagesState.
 const (
-	PackagesInstalled  PackagesState = "installed"  // into the folder of packages
+	PackagesInstalled  PackagesState = "installed"  // installed in the folder of packages
 	PackagesInstalling PackagesState = "installing" // being installed now
 	PackagesFailed     PackagesState = "failed"     // the last attempt failed; RetryAt is the time of the next one
 	PackagesPending    PackagesState = "pending"    // not tried yet
-	PackagesOthers     PackagesState = "others"     // not installed by this worker, see Detail
+	PackagesOthers     PackagesState = "others"     // not installed by this worker; see Detail
 )
 
 // PackagesInfo describes for people the packages that the handlers of one runtime need.
@@ -141,7 +141,7 @@ type installRecord struct {
 // lockSuffix is appended to the name of a folder of packages to form the name of its lock file.
 const lockSuffix = ".lock"
 
-// readRecord reads the note about packages; a zero note if it does not exist or is invalid.
+// readRecord reads the record; it returns a zero record if it does not exist or is invalid.
 func readRecord(dir string) (n installRecord) {
 	raw, err := os.ReadFile(dir + lockSuffix)
 	if err != nil || json.Unmarshal(raw, &n) != nil {
@@ -150,7 +150,7 @@ func readRecord(dir string) (n installRecord) {
 	return n
 }
 
-// write writes the note into the open lock file. Errors are ignored, since the note is only informational.
+// write writes the record into the open lock file. It ignores errors, since the record is only informational.
 func (n installRecord) write(lock *os.File) {
 	raw, err := json.Marshal(n)
 	if err == nil && lock.Truncate(0) == nil {
@@ -172,8 +172,8 @@ func sizeOf(dir string) (bytes int64) {
 	return bytes
 }
 
-// others returns why this worker does not install the packages of a manifest: another party does, or installation is
-// disabled. It is empty if this worker installs them.
+// others returns why this worker does not install the packages of a manifest: a user installed them, or installation is
+// disabled. It returns "" if this worker installs them.
 func (k *packages) others(l *language, m *manifest) string {
 	switch {
 	case k.pool.opt.Packages == PackagesNone:

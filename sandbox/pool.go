@@ -42,7 +42,7 @@ type Pool struct {
 	capacity  int
 	fresh     atomic.Bool    // each call outside sessions has a new executor
 	memory    int64          // resident bytes of all executors above which idle ones are ended
-	starts    chan struct{}  // one token per executor that boots right now
+	starts    chan struct{}  // semaphore: one element for each starting executor
 	work      sync.WaitGroup // goroutines of the pool, and executors
 	packages  *packages      // packages that handlers need
 
@@ -53,7 +53,7 @@ type Pool struct {
 	mu        sync.Mutex // guards the fields below
 	all       map[*executor]struct{}
 	relieving bool // something ends executors because memory is scarce
-	reserved  int  // executors that are there or about to be
+	reserved  int  // number of existing and starting executors
 	blanks    map[string][]*executor
 	booting   map[string]int // prepared executors that are starting, by runtime
 	idle      map[reuse][]*executor
@@ -61,7 +61,7 @@ type Pool struct {
 	tombs     map[string]tombstone
 	swept     time.Time     // when old tombstones were removed
 	stats     Stats         // statistics of ended executors, and all starts
-	inflight  int           // calls
+	inflight  int           // number of calls in flight
 	quiet     chan struct{} // closed when inflight falls to 0 while draining; nil unless waited for
 	draining  bool
 	closed    bool
@@ -83,7 +83,8 @@ func NewPool(o Options) (*Pool, error) {
 		catalog: catalog{dir: o.Handlers, known: map[string]*bundle{}},
 	}
 	p.life, p.endLife = context.WithCancelCause(context.Background())
-	for _, path := range slices.Concat(o.Read, o.Write) { // a slip of the pen would show as a denied access, much later
+	// Otherwise a misspelled path would be noticed only by a denied access, much later.
+	for _, path := range slices.Concat(o.Read, o.Write) {
 		if _, err := os.Stat(path); err != nil {
 			return nil, fmt.Errorf("executor-read, executor-write: %w", err)
 		}
@@ -135,7 +136,8 @@ func NewPool(o Options) (*Pool, error) {
 // packagesDir is the name of the folder of packages, which is next to the folders of pools.
 const packagesDir = "packages"
 
-// base returns the folder under which the pools with this Dir create their folders. An empty dir selects a default.
+// base returns the folder under which the pools with this Dir create their folders. If dir is empty, it uses a folder
+// in the system's temporary folder.
 func (p *Pool) base(dir string) (string, error) {
 	if dir == "" {
 		dir = filepath.Join(os.TempDir(), fmt.Sprintf("sojourn-sandbox-%d", os.Getuid()))
@@ -154,10 +156,10 @@ func (p *Pool) createFolder() error {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
 	mode := fs.FileMode(0o700)
-	if p.users != nil { // other users may pass through the folder, but not list it
+	if p.users != nil { // other users may enter the folder, but not list it
 		mode = 0o711
 	}
-	// Replace any other mode.
+	// Set the mode explicitly, because the umask may have changed it.
 	if err := errors.Join(os.MkdirAll(base, mode), ours(base), os.Chmod(base, mode)); err != nil {
 		return fmt.Errorf("sandbox folder: %w", err)
 	}
@@ -371,7 +373,7 @@ func (p *Pool) Close() {
 	p.releaseDir()
 }
 
-// background runs fn as work of the pool, unless that is closed.
+// background runs fn as work of the pool, unless the pool is closed.
 func (p *Pool) background(fn func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -29,7 +29,8 @@ func (p *Pool) pressed() {
 	p.work.Go(p.relieve)
 }
 
-// relieve ends executors in the order of victim until the rest fits or no candidate is left.
+// relieve ends executors, in the order in which victim returns them, until the others fit into the limit or victim
+// returns none.
 func (p *Pool) relieve() {
 	for refused := 0; ; {
 		p.mu.Lock()
@@ -105,7 +106,7 @@ func (p *Pool) evict(s *session, why string) bool {
 	}
 	p.mu.Unlock()
 	if there && p.opt.OnEvict == nil {
-		p.opt.OnLost(lost) // before it is killed
+		p.opt.OnLost(lost) // report the loss before the executor is killed
 	}
 	p.finish(context.Background(), s, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
 	return true

@@ -14,7 +14,7 @@ import (
 	lib "github.com/sojourn-run/sojourn/sandbox/internal/executor"
 )
 
-// unwatched lists weaknesses that no test can detect.
+// unwatched lists weaknesses of this system that no test of a probe detects.
 var unwatched []string
 
 // watches reports whether a supervisor enforces the limit of a resource.
@@ -52,7 +52,7 @@ var tries = map[string]func(aim) error{
 	tryEnviron:   func(a aim) error { return reads(fmt.Sprintf("/proc/%d/environ", a.Worker)) },
 	tryProcesses: func(a aim) error { return reads(fmt.Sprintf("/proc/%d/cmdline", a.Worker)) },
 	tryTrace: func(a aim) error {
-		const seize = 0x4206 // without stopping it; it ends with this process
+		const seize = 0x4206 // PTRACE_SEIZE: attaches without stopping the process, until this process ends
 		if _, _, errno := unix.Syscall6(unix.SYS_PTRACE, seize, uintptr(a.Worker), 0, 0, 0, 0); errno != 0 {
 			return errno
 		}
@@ -68,7 +68,8 @@ var tries = map[string]func(aim) error{
 		return errors.New("none")
 	},
 	tryCalls: func(aim) error {
-		// With these arguments none of the calls has an effect. Another error shows that the kernel executed the call.
+		// With these arguments, none of the calls has an effect. An error other than a refusal shows that the call
+		// reached the kernel.
 		for _, nr := range []uintptr{
 			unix.SYS_BPF, unix.SYS_IO_URING_SETUP, unix.SYS_KEYCTL, unix.SYS_UNSHARE, unix.SYS_OPEN_BY_HANDLE_AT,
 		} {

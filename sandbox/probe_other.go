@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// unwatched lists weaknesses that no test can detect.
+// unwatched lists weaknesses of this system that no test of a probe detects.
 var unwatched = []string{
 	"a daemon that leaves the executor's process group outlives it",
 }

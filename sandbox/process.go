@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// process is an executor's process from the view of the worker: its supervisor and the files that connect to it.
+// process is an executor's process as the worker sees it: the supervisor and the files that connect to it.
 type process struct {
 	cmd            *exec.Cmd // the supervisor
 	control        *control  // frames
@@ -68,7 +68,7 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	}
 	theirs = append(theirs, room)
 	if c.Room {
-		if p.shared, err = newSharedMemory(); err != nil { // an old kernel; bodies go through the socket
+		if p.shared, err = newSharedMemory(); err != nil { // an old kernel: all bodies go through the socket
 			c.Room = false
 		} else {
 			room = p.shared.file
@@ -100,8 +100,8 @@ func startProcess(c supervisor.Config) (_ *process, err error) {
 	return p, nil
 }
 
-// start starts a supervisor, directly in a control group if there is one: this costs nothing, while moving a process
-// takes the kernel some milliseconds. The supervisor checks in which group it is.
+// start starts a supervisor, directly in a control group if there is one: a process that is moved to a group later
+// costs the kernel some milliseconds. The supervisor checks in which group it is.
 func (p *process) start(command func() *exec.Cmd, group string) error {
 	if group != "" {
 		if dir, err := os.Open(group); err == nil {
@@ -110,7 +110,7 @@ func (p *process) start(command func() *exec.Cmd, group string) error {
 			bornIn(p.cmd.SysProcAttr, int(dir.Fd())) //nolint:gosec // a descriptor
 			if p.cmd.Start() == nil {
 				return nil
-			} // an old kernel, or a filter of system calls
+			} // an old kernel or a seccomp filter: start it outside of the group
 		}
 	}
 	p.cmd = command()

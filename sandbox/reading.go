@@ -17,7 +17,7 @@ type frameReader int
 
 const (
 	readByRun  frameReader = iota // [executor.run] reads: without a call, and with several calls
-	readByNone                    // for a short time after a call, since another call is likely
+	readByNone                    // no goroutine reads, for a short time after a call, since another call is likely
 	readByCall                    // the goroutine of a call reads
 )
 

@@ -14,8 +14,8 @@ import (
 // bigFrame is the size in bytes from which writing a frame may block until the executor reads.
 const bigFrame = 32 << 10
 
-// expirySlack is the time before its deadline from which a call counts as expiring: for its caller, whose clock may
-// differ, it may have timed out already.
+// expirySlack is the time before its deadline from which a call counts as expiring: by the clock of the caller, it may
+// already have timed out.
 const expirySlack = 100 * time.Millisecond
 
 // awaitExpiring waits until no call of the executor is expiring. A call that starts while another one expires could be
@@ -23,7 +23,7 @@ const expirySlack = 100 * time.Millisecond
 func (ex *executor) awaitExpiring(ctx context.Context, deadline time.Time) error {
 	c := ex.expiringCall()
 	if c == nil {
-		return nil // the usual case
+		return nil // no call is expiring, as usual
 	}
 	waitCtx := ctx
 	if !deadline.IsZero() {
@@ -102,12 +102,13 @@ func (ex *executor) begin(
 		_ = ex.proc.line.SetReadDeadline(time.Now().Add(silenceTime))
 	}
 	ex.mu.Unlock()
-	if inv.Export == "" { // otherwise it is not a call
+	if inv.Export == "" { // an export is not a call of the handler
 		f.Body = ex.writeShared(h, inv.Input)
 	}
 	if needs || others || len(f.Body)+len(c.lastHeartbeat) > bigFrame {
 		later := f
-		ex.sendAsync(func() { ex.deliver(c, &later, b) }) // it may block, and the caller must enforce its own deadline
+		// Sending may block, and the caller must enforce its own deadline.
+		ex.sendAsync(func() { ex.deliver(c, &later, b) })
 	} else {
 		ex.deliver(c, &f, b)
 	}
@@ -123,7 +124,7 @@ func (ex *executor) deliver(c *call, f *frame.Frame, b *bundle) {
 	if err == nil {
 		err = ex.sendFrame(f)
 	}
-	if errors.Is(err, frame.ErrMalformed) { // too large: nothing was sent
+	if errors.Is(err, frame.ErrMalformed) { // the frame is too large, and nothing was sent
 		ex.failUnsent(c, &Error{Type: UserError, Class: "InputTooLarge", Message: err.Error()})
 	}
 }
@@ -158,7 +159,7 @@ func (ex *executor) failUnsent(c *call, err error) {
 	ex.mu.Unlock()
 	c.finish(nil, nil, err)
 	if c.reads {
-		ex.reads.interrupt() // there will be no response
+		ex.reads.interrupt() // wake the reader: no response will arrive
 	}
 }
 

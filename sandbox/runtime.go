@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 )
 
-// Names of the runtimes.
+// These are the names of the runtimes.
 const (
 	RuntimeNative = "native"
 	RuntimeNode   = "node"
@@ -28,7 +28,7 @@ const (
 // shimName is the file of each shim in a pool's folder.
 var shimName = map[string]string{RuntimeNode: "node.mjs", RuntimePython: "python.py"}
 
-// proxyName is the file by which Node gets its connections from the worker's proxy.
+// proxyName is the name of the file that makes Node connect through the worker's proxy.
 const proxyName = "proxy.cjs"
 
 // language describes how handlers of one language run: the program, its arguments and environment, and its limits.
@@ -90,7 +90,7 @@ func programs(o Options) (map[string]string, error) {
 	return all, nil
 }
 
-// Default memory limits of executors.
+// These are the default memory limits of executors.
 const (
 	nativeMemory = 128 << 20
 	scriptMemory = 256 << 20
@@ -164,7 +164,7 @@ func findProgram(path, name string, arguments ...string) (string, error) {
 	out, err := outputOf(context.Background(), found, arguments...)
 	if err != nil {
 		if path == "" {
-			return "", nil // a script for a version that is not installed
+			return "", nil // a version manager's script for a version that is not installed
 		}
 		return "", fmt.Errorf("%s: run %s to find the interpreter: %w", name, found, err)
 	}

@@ -18,11 +18,11 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/shim"
 )
 
-// The words that executors and workers share.
+// These types are shared by executors and workers; package executor defines them.
 type (
 	// Invocation is a call of an activity in an executor for one attempt.
 	Invocation = lib.Invocation
-	// Session names the session, with its epoch, to which a call belongs.
+	// Session is the session to which a call belongs, with its epoch.
 	Session = lib.Session
 	// Handler runs one call.
 	Handler = lib.Handler
@@ -40,7 +40,7 @@ type (
 	Cause = lib.Cause
 )
 
-// The types of [Error]; package executor describes them.
+// These are the types of [Error]; package executor describes them.
 const (
 	UserError        = lib.UserError
 	Cancelled        = lib.Cancelled
@@ -52,12 +52,13 @@ const (
 	ProtocolError    = lib.ProtocolError
 	Unavailable      = lib.Unavailable
 
-	// Callers of Invoke never see these: the first is answered with the code, the second is a [*SessionLost].
+	// Callers of Invoke never receive these: the pool responds to the first by sending the code, and converts the
+	// second to a [*SessionLost].
 	needCode    = lib.NeedCode
 	sessionLost = lib.Lost
 )
 
-// The causes of [SessionLost].
+// These are the causes of [SessionLost].
 const (
 	CauseCrash           = lib.CauseCrash
 	CauseOutOfMemory     = lib.CauseOutOfMemory
@@ -78,7 +79,7 @@ const (
 // is called and do not change it afterwards; worker and executor must have the same content.
 var Native = Handlers{}
 
-// Types are the files by which editors and type checkers know the context of a handler. No executor reads them.
+// Types are type declarations of handlers, for editors and type checkers. No executor reads them.
 var Types fs.FS = shim.Types
 
 // TSConfig is a tsconfig.json for a folder of handlers that has none.
@@ -94,8 +95,8 @@ type Result struct {
 	Version       string // version of the handler that ran; empty for native handlers
 }
 
-// Usage is the resource usage of a call, as far as known. Calls that overlap in one executor each count the usage of
-// all of them.
+// Usage is the resource usage of a call, as far as it is known. Calls that overlap in one executor each count the usage
+// of all of them.
 type Usage struct {
 	CPU  time.Duration // processor time
 	RSS  int64         // maximum resident bytes of the executor so far

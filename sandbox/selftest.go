@@ -28,13 +28,13 @@ const probeTime = 30 * time.Second
 type aim struct {
 	Worker   int    `json:"worker"`   // PID of the worker
 	Secret   string `json:"secret"`   // a file of the worker's, closed to other users
-	Outside  string `json:"outside"`  // a folder of the worker's
-	Abstract string `json:"abstract"` // socket the worker listens on
-	Named    string `json:"named"`    // and another
+	Outside  string `json:"outside"`  // a folder of the worker
+	Abstract string `json:"abstract"` // abstract socket on which the worker listens
+	Named    string `json:"named"`    // Unix socket in a folder on which the worker listens
 	TCP      string `json:"tcp"`      // the worker's address on the network
 	Group    string `json:"group"`    // file through which a process enters the worker's control group
 
-	Resources []string `json:"take,omitempty"` // too much of these, and nothing else
+	Resources []string `json:"take,omitempty"` // exceed the limits of these resources, and run no other test
 }
 
 // aimed reads the aim of a probe from its control file and returns that file for the results. Without an aim the probe
@@ -51,22 +51,22 @@ func aimed() (a aim, control *os.File) {
 	return a, control
 }
 
-// Operations that a probe attempts. Each is harmless if it succeeds.
+// These are the operations that a probe attempts. Each is harmless if it succeeds.
 const (
 	tryRead        = "read"        // a foreign file
-	tryWrite       = "write"       // a file that stays
+	tryWrite       = "write"       // a file outside of the scratch folder
 	tryEnviron     = "environ"     // environment of the worker
-	tryTrace       = "trace"       // the worker
+	tryTrace       = "trace"       // attach to the worker as a debugger
 	tryProcesses   = "processes"   // command lines of other processes
 	tryDescriptors = "descriptors" // descriptors that were left open
 	tryCalls       = "calls"       // system calls that programs do not need
 	tryModes       = "modes"       // mode of a foreign file
 	trySignal      = "signal"      // a signal to the worker
-	tryAbstract    = "abstract"    // socket
-	tryNamed       = "named"       // socket
+	tryAbstract    = "abstract"    // connect to an abstract socket
+	tryNamed       = "named"       // connect to a Unix socket in a folder
 	tryNetwork     = "network"
 	tryRoot        = "root"  // the process is root
-	tryGroup       = "group" // the worker's
+	tryGroup       = "group" // enter the worker's control group
 )
 
 // core are the tests that define the level confined: code that passes one of them is not confined.
@@ -90,7 +90,7 @@ var consequences = []struct{ try, words string }{
 	{tryCalls, "code can make system calls that are used to escape sandboxes"},
 }
 
-// unusedPort is where no proxy is, for a prober that should not get past one.
+// unusedPort is a port without a proxy, for a probe that must not reach the network.
 const unusedPort = 9
 
 // outcome is the set of tests that succeeded in a probe.
@@ -232,7 +232,7 @@ type probeConfig struct {
 	groups bool // control groups for executors
 }
 
-// cachedProbe runs a probe like an executor, with the lockdown that is offered or without one.
+// cachedProbe runs a probe like an executor, with or without the lockdown that the kernel offers.
 func (p *Pool) cachedProbe(offered *lockdown.Kernel, w way) (outcome, error) {
 	k := probeConfig{way: w, users: p.users != nil, groups: p.groups != nil}
 	if offered != nil {
@@ -247,7 +247,7 @@ func (p *Pool) cachedProbe(offered *lockdown.Kernel, w way) (outcome, error) {
 	if err == nil {
 		probeCache.found[k] = found
 	} else if p.users != nil && p.opt.Users == "" {
-		// Separate users were not requested, so the pool continues without them and reports it.
+		// Separate users were not explicitly requested, so the pool continues without them and reports that.
 		with := p.users
 		p.users = nil
 		if found, retryErr := p.runProbe(offered, w); retryErr == nil {
@@ -284,12 +284,12 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 	for _, address := range []*string{&a.Abstract, &a.Named, &a.TCP} {
 		at, stop, err := listen(*address)
 		if *address = at; err != nil {
-			*address = "" // such sockets are unavailable, so there is none to connect to
+			*address = "" // this machine has no such sockets, so there is nothing to test
 			continue
 		}
 		defer stop()
 	}
-	// Others are as open as that to every user; whether this one is must not depend on the executors'.
+	// Let all users connect: the result must not depend on the user of the executors.
 	_ = os.Chmod(a.Named, 0o666)
 	l := &language{name: RuntimeNative, program: program}
 	config := supervisor.Config{
@@ -312,7 +312,7 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 			f, ferr := proc.fact()
 			end = ferr != nil || f.T == supervisor.FactEnd
 			if f.Error != "" {
-				err = errors.New(f.Error) // it has more information than a missing response
+				err = errors.New(f.Error) // the fact has more information than a missing response
 			}
 		}
 		_ = proc.cmd.Process.Kill()

@@ -20,13 +20,14 @@ type session struct {
 	inflight int
 	used     time.Time     // when the last call ended
 	quiet    chan struct{} // closed when inflight falls to 0; nil unless waited for
-	// an earlier holding at this worker was evicted: the state is missing for this reason until it is rebuilt
+	// true if an earlier holding of this session at this worker was evicted: that is the reason why its state is
+	// missing, until it is rebuilt
 	evicted atomic.Bool
 }
 
-// slot is the place of one executor in a session, from the first call that needs it.
+// slot holds one executor of a session. The first call that needs the executor creates the slot.
 type slot struct {
-	ready chan struct{} // closed when ex or err is there
+	ready chan struct{} // closed when ex or err is set
 	ex    *executor
 	err   error
 }
@@ -39,7 +40,7 @@ type tombstone struct {
 	message string
 }
 
-// lostError returns the error for a call of epoch wanted.
+// lostError returns the error for a call of the epoch wanted.
 func (t tombstone) lostError(id string, epoch, now int64) *SessionLost {
 	return &SessionLost{
 		Session: id, EpochRequested: epoch, EpochNow: now, Cause: t.cause, When: t.when, Message: t.message,
@@ -171,17 +172,17 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 		place.ex = ex
 		p.mu.Unlock()
 		if ex.send(frame.Frame{Header: frame.Header{T: frame.Open, Session: s.id, Epoch: s.epoch}}) != nil {
-			<-ex.done // begin then returns the reason
+			<-ex.done // wait for the end, so that begin returns the reason
 		}
 		return
 	}
 	if err == nil {
-		err = errExited // closed, or crashed, before it was assigned: a repeated request gets the reason
+		err = errExited // it ended before it was assigned; the caller tries again and receives the reason
 	}
 	place.err = err
 	delete(s.slots, l.name)
 	if len(s.slots) == 0 && !gone {
-		delete(p.sessions, s.id) // it never had state
+		delete(p.sessions, s.id) // the session has no state yet
 	}
 	p.mu.Unlock()
 	if ex != nil {
@@ -191,10 +192,10 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 	}
 }
 
-// CloseSession ends a holding gracefully: calls in flight end first (they are killed when ctx ends), close hooks run
-// for up to five seconds, scratch folders are wiped. The next call of that epoch gets a [*SessionLost] with cause
-// closed, or drained if that is the reason. Epoch 0 means the current one. If the session is not here, CloseSession
-// does nothing.
+// CloseSession ends a holding gracefully. It waits for calls in flight (they are killed when ctx ends), runs the close
+// hooks for up to five seconds, and removes the scratch folders. The next call of that epoch gets a [*SessionLost] with
+// the cause closed, or drained if that is the reason. Epoch 0 means the current epoch. If the pool does not have the
+// session, CloseSession does nothing.
 func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) error {
 	cause := CauseClosed
 	switch c := Cause(reason); c {
@@ -270,7 +271,7 @@ func (p *Pool) ended(ex *executor, why ending) {
 	if notify {
 		p.background(func() { p.opt.OnLost(*t.lostError(s.id, s.epoch, 0)) })
 	}
-	// The state was spread over the executors of the session: without one of them it is lost as a whole.
+	// The session's state is distributed over its executors. If one of them has ended, all state counts as lost.
 	p.background(func() {
 		p.finish(
 			context.Background(), s,

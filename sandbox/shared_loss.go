@@ -13,7 +13,7 @@ import (
 // Verdict is the judgement on a call whose executor ended.
 type Verdict string
 
-// The verdicts. A call without one was next to the call that ended the executor.
+// These are the verdicts. A call without a verdict ran next to the call that ended the executor.
 const (
 	VerdictSuspect Verdict = "suspect" // this or another call ended it
 	VerdictBlamed  Verdict = "blamed"  // this call ended it
@@ -67,9 +67,9 @@ func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
 	return errs
 }
 
-// Times of the check of an executor with several calls before the deadline of one of them.
+// These are the times of the check of an executor with several calls before the deadline of one of them.
 const (
-	checkFraction = 5               // it starts a fifth of the call's time before the deadline,
+	checkFraction = 5               // the check starts a fifth of the call's time before the deadline,
 	checkMost     = 2 * time.Second // but at most this long before it
 )
 
@@ -88,10 +88,11 @@ func (ex *executor) shared() bool {
 	return len(ex.calls) > 1
 }
 
-// check ends an executor that does not answer a ping within half of the time until the deadline, if several calls run
-// in it. One of the calls blocks the executor, and which one is not known: the deadline of any of them may pass first,
-// and the app would fail that attempt. If the executor answers, the call ends at its own deadline. If the deadline has
-// passed, for example because the worker was stopped, there is no time for an answer, and the executor is not checked.
+// check ends an executor that does not respond to a ping within half of the time until the deadline, if several calls
+// run in it. One of the calls blocks the executor, and which one is not known: the deadline of any of them may pass
+// first, and the app would fail that attempt. If the executor answers, the call ends at its own deadline. If the
+// deadline has passed, for example because the worker was stopped, there is no time for an answer, and the executor is
+// not checked.
 func (ex *executor) check(c *call, deadline time.Time) {
 	left := time.Until(deadline)
 	if left <= 0 || !ex.shared() {

@@ -53,7 +53,7 @@ func (p *Pool) refill(l *language) {
 		defer p.mu.Unlock()
 		p.booting[l.name]--
 		if err != nil {
-			if !p.closed { // a worker that stops ends the executors that it is starting
+			if !p.closed { // a failure while the pool is closed is expected
 				p.opt.Logger.Warn().Err(err).Str("runtime", l.name).Msg("failed to start a reserve executor")
 			}
 			return
@@ -116,8 +116,8 @@ func (p *Pool) start(l *language) (*executor, error) {
 }
 
 // reserve makes room for one more executor: it ends idle executors outside sessions, then prepared ones of other
-// runtimes, then the least recently used idle session. It does not wait for room, since another worker can run the
-// caller's task sooner.
+// runtimes, then the least recently used idle session. It does not wait until there is room, because another worker may
+// be able to run the caller's task sooner.
 func (p *Pool) reserve() error {
 	for refused := 0; ; {
 		p.mu.Lock()

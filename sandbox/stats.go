@@ -9,7 +9,7 @@ type Stats struct {
 	Ends   map[string]map[string]int64 // by runtime and cause; closed: no longer needed
 }
 
-// Stats counts executors and calls from the pool's beginning.
+// Stats returns the counts of executors and calls since the pool was created.
 func (p *Pool) Stats() Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -22,8 +22,8 @@ type tsSettings struct {
 	files []string                   // files that it was read from
 	raw   map[string]json.RawMessage // options for the compiler
 	base  string                     // folder in which imports without a folder are also resolved; empty: none
-	from  string                     // folder that the targets of paths are relative to
-	paths map[string][]string        // where imports lead, by pattern
+	from  string                     // folder to which the targets in paths are relative
+	paths map[string][]string        // targets of imports, by pattern
 }
 
 // meant lists the compiler options of tsconfig.json that are passed to the compiler.
@@ -34,7 +34,7 @@ var meant = []string{
 
 // compiler returns the options for the compiler as JSON, and whether they configure JSX.
 func (s *tsSettings) compiler() (raw string, markup bool) {
-	text, _ := json.Marshal(map[string]any{"compilerOptions": s.raw}) // was read as that
+	text, _ := json.Marshal(map[string]any{"compilerOptions": s.raw}) // cannot fail: raw was decoded from JSON
 	_, markup = s.raw["jsx"]
 	return string(text), markup
 }

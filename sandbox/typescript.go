@@ -77,7 +77,7 @@ func compile(root, path string) (*graph, error) {
 			at := filepath.Join(a.ResolveDir, filepath.FromSlash(a.Path))
 			found, absent := resolveModule(real, at)
 			g.absent = append(g.absent, absent...)
-			if found == "" { // resolved by Node, under the rules of the executor
+			if found == "" { // Node resolves it, in the executor
 				return api.OnResolveResult{Path: fileURL(at), External: true}, nil
 			}
 			g.to[a.Importer] = append(g.to[a.Importer], found)
@@ -112,7 +112,7 @@ func compile(root, path string) (*graph, error) {
 	raw, markup := settings.compiler()
 	jsx := api.JSXAutomatic
 	if markup {
-		jsx = api.JSXTransform // as the settings specify
+		jsx = api.JSXTransform // transform JSX as tsconfig.json specifies
 	}
 	done := api.Build(api.BuildOptions{
 		EntryPoints: []string{path}, Bundle: true, Format: api.FormatESModule, Platform: api.PlatformNode,
@@ -172,9 +172,9 @@ func wrongCode(dir string, m api.Message) []byte {
 			file = filepath.Join(dir, file)
 		}
 		place = fmt.Sprintf("%s:%d:%d\n%s\n", file, l.Line, l.Column+1, l.LineText)
-		message += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // in the form of Python's messages
+		message += fmt.Sprintf(" (%s, line %d)", filepath.Base(file), l.Line) // in the format of Python's messages
 	}
-	text, _ := json.Marshal(message) // plain strings
+	text, _ := json.Marshal(message) // cannot fail: a string
 	stack, _ := json.Marshal(place + "SyntaxError: " + m.Text)
 	return fmt.Appendf(nil, "throw Object.assign(new SyntaxError(%s), { stack: %s });\n", text, stack)
 }

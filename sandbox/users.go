@@ -13,20 +13,20 @@ import (
 	"github.com/sojourn-run/sojourn/internal/filelock"
 )
 
-// Default range of users for executors of a worker that runs as root. Distributions and systemd do not assign these
-// IDs.
+// This is the default range of users for executors of a worker that runs as root. Distributions and systemd do not
+// assign these IDs.
 const (
 	firstUser = 60600
 	lastUser  = 60999
 )
 
-// UsersNone leaves executors the worker's user.
+// UsersNone makes executors run as the worker's user.
 const UsersNone = "none"
 
 // maxCheckedFiles is the maximum number of handler files that are checked before the first executor starts.
 const maxCheckedFiles = 20_000
 
-// users are numbers of users, of which each executor has one for itself.
+// users allocates user IDs, one for each executor.
 type users struct {
 	first, last int
 	locks       string // folder with a file for each user ID that a worker on this machine uses
@@ -39,7 +39,7 @@ type users struct {
 type user struct {
 	id   int
 	lock *os.File
-	name *os.File // the same for workers with another folder of locks; nil: this system has no such names
+	name *os.File // reservation for workers with another folder of locks; nil: not supported on this system
 }
 
 // number returns the user ID for the supervisor; 0 without a user.
@@ -76,7 +76,7 @@ func ParseUsers(text string) (first, last int, err error) {
 	return first, last, nil
 }
 
-// usersOf returns the users that executors can have, or nil and the reason why they cannot have any.
+// usersOf returns the user IDs that executors can use, or nil and the reason why they cannot have any.
 func usersOf(o Options, programs map[string]string) (*users, error) {
 	u := &users{first: firstUser, last: lastUser}
 	if o.Users == UsersNone {
@@ -204,7 +204,7 @@ func closedToOthers(path string, right fs.FileMode) error {
 	}
 }
 
-// treeClosedToOthers returns why other users cannot read all files below a path.
+// treeClosedToOthers returns why other users cannot read all files below a path, or nil if they can.
 func treeClosedToOthers(root string) error {
 	if root == "" {
 		return nil

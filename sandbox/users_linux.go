@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mayChangeUsers returns why this process cannot start processes as other users, watch and kill them, and remove their
-// files.
+// mayChangeUsers returns an error if this process cannot start, watch and kill processes of other users, or cannot
+// remove their files.
 func mayChangeUsers() error {
 	if os.Geteuid() != 0 {
 		return errors.New("the worker is not root")
@@ -44,10 +44,10 @@ func ours(dir string) error {
 	return nil
 }
 
-// announce reserves a user ID by a name that all workers of the network namespace share, even if services with a
-// private /run or /tmp use different lock folders and the same range of users. The name is an abstract socket, which
-// the kernel removes when its process ends. held reports that another worker has the ID. If code of another user bound
-// the name, only the lock file counts.
+// announce reserves a user ID by an abstract socket, whose name all workers of the network namespace share, even if
+// services with a private /run or /tmp use different lock folders and the same range of users. The kernel removes the
+// socket when its process ends. held reports that another worker has the ID. If code of another user bound the name,
+// only the lock file counts.
 func announce(id int) (name *os.File, held bool, err error) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -66,10 +66,10 @@ func announce(id int) (name *os.File, held bool, err error) {
 		return nil, false, fmt.Errorf("reserve a user ID for an executor: %w", err)
 	}
 	switch err := unix.Connect(fd, address); {
-	case errors.Is(err, unix.EAGAIN): // other workers check as well
+	case errors.Is(err, unix.EAGAIN): // the backlog is full of other workers' checks
 		return nil, true, nil
 	case err != nil:
-		return nil, false, nil // the socket of a worker
+		return nil, false, nil // no process listens, so it is not the socket of a worker
 	}
 	owner, err := unix.GetsockoptUcred(fd, unix.SOL_SOCKET, unix.SO_PEERCRED)
 	return nil, err == nil && int(owner.Uid) == os.Geteuid(), nil

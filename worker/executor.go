@@ -11,34 +11,36 @@ type SessionOptions struct {
 	Max       int           // maximum number of held sessions; 0: the worker never holds a session; see AutoSessions
 	MaxSetUps int           // set-ups of sessions at once; 0: the number of cores
 	Lease     time.Duration // lease of a session, renewed with each heartbeat; 0: 30 s
-	Buffer    time.Duration // the worker ends its attempts this long before their lease or their session expires; 0: 5 s
-	Idle      time.Duration // the worker stops renewing a session after this time without an activity; 0: 5 min
+	// The worker ends its attempts this long before their lease or their session expires; 0: 5 s.
+	Buffer time.Duration
+	Idle   time.Duration // the worker stops renewing a session after this time without an activity; 0: 5 min
 }
 
 // ExecutorOptions are the options of a worker for executors: the processes that run handlers in other languages and
 // isolated activities.
 type ExecutorOptions struct {
 	Isolation string // auto, none, process or confined; empty: auto
-	// IsolationMin is the weakest level the worker starts with when something needs executors; auto: confined where the
-	// kernel can hold it. Empty: any.
+	// IsolationMin is the weakest isolation level with which the worker starts if something needs executors; auto:
+	// confined if the kernel supports it. Empty: any level.
 	IsolationMin string
-	Disabled     bool // no executors at all; isolated activities and handlers are then an error
-	// files and folders that confined code may read, or change, in addition to its runtime, the handlers and its scratch
+	Disabled     bool // no executors; isolated activities and handlers are then an error
+	// files and folders that confined code may read, or change, besides its runtime, the handlers and its scratch
 	// folder
 	Read, Write []string
-	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A named one must be there.
+	// Node and Python are the programs that run handlers; empty: node and python3 in PATH. A program that is set must
+	// exist.
 	Node, Python string
 	// Packages is the setting for the installation of packages that handlers need; empty: InstallPackages.
 	Packages Packages
-	// UIDs are the users of executors where the worker is root: FIRST-LAST, none, or auto: its own range where handlers
-	// and runtimes are open to others; empty: auto
+	// UIDs are the user IDs of executors if the worker runs as root: FIRST-LAST, none, or auto (a separate range, if
+	// all users may read the handlers and runtimes); empty: auto
 	UIDs string
 	// Cgroup selects whether control groups enforce the limits of executors: none, or auto or empty for where possible
 	Cgroup string
 	// Egress is the network access of executors: auto, none, filtered or open; empty: auto, which is filtered if the
 	// level confined is available and otherwise open
 	Egress      string
-	EgressAllow []string          // HOST, HOST:PORT or CIDR that filtered egress reaches though it is not public
+	EgressAllow []string          // non-public HOST, HOST:PORT or CIDR that filtered egress may reach
 	Apps        []string          // URLs and host:port of the app, which filtered egress never reaches
 	Limits      map[string]Limits // of executors, per runtime: native, node, python
 	// Memory is the maximum resident memory of all executors in bytes. Above it idle sessions are evicted, least
@@ -49,7 +51,7 @@ type ExecutorOptions struct {
 // Limits are the limits of an executor, together with the processes that its code starts. 0 means the default of the
 // runtime, unless the field says otherwise.
 type Limits struct {
-	Memory       int64 // bytes of resident memory of all its processes together
+	Memory       int64 // bytes of resident memory of all processes together
 	Data         int64 // bytes of heap of each process; 0: Memory plus 64 MiB; negative: no limit
 	FileSize     int64 // bytes of one file
 	OpenFiles    int   // file descriptors of each process
@@ -64,7 +66,7 @@ type Limits struct {
 // Packages is the setting for the installation of npm and Python packages that handlers need.
 type Packages string
 
-// The values of Packages; the default is InstallPackages.
+// These are the values of Packages; the default is InstallPackages.
 const (
 	InstallPackages    Packages = "install" // run no code of the packages: no scripts of npm, only wheels of Python
 	InstallWithScripts Packages = "scripts" // run the installation scripts of the packages

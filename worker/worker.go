@@ -54,16 +54,16 @@ type Options struct {
 	// TLS returns the TLS configuration for https URLs. It is called at every connect, so that certificates can be
 	// rotated; nil: the defaults of package crypto/tls.
 	TLS     func() (*tls.Config, error)
-	Release string // of this program; the gate compares it with the app's
-	Strict  bool   // do not work when no release could be read
+	Release string // release of this program; the app dispatches tasks only if its own release is the same
+	Strict  bool   // do not run tasks if the release of this program cannot be determined
 	Token   string // worker token, sent with each request; empty: none
 
-	WorkerID     string   // empty: a new ULID. A given one is guarded by a lock in DataDir, if there is one
+	WorkerID     string   // empty: a new ULID. A lock in DataDir prevents two processes with the same ID
 	Namespace    string   // default
 	Queues       []string // task queues to poll: default
-	BuildID      string   // the cohort of the worker's code, for rollouts of its queues; empty: the workers without one
-	Capabilities []string // matched with the requirements of tasks and sessions
-	Concurrency  int      // activities at once: 128, or 2 × cores for a worker that runs some in executors
+	BuildID      string   // version of the worker's code, for rollouts; empty: the workers without one
+	Capabilities []string // what the worker offers for requirements of tasks and sessions
+	Concurrency  int      // activities at once: 128, or 2 × cores if some of them run in executors
 	Workflows    int      // workflow tasks at once: 256, of which at most 2 × cores replay a long history
 	StickyCache  int      // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
 
@@ -77,7 +77,7 @@ type Options struct {
 	Sessions  SessionOptions  // sessions that the worker holds
 	Executors ExecutorOptions // processes that run handlers and isolated activities
 
-	NoMachine bool // say nothing of the machine it runs on: no load, memory, disk or address
+	NoMachine bool // do not report the machine: its load, memory, disk and address
 	// SetLogLevel sets the process's log level as configured by an operator; an empty level restores the original one.
 	// nil: no call.
 	SetLogLevel func(level string)
@@ -142,7 +142,7 @@ type Worker struct {
 	found       sync.Mutex // guards handlers
 	handlers    Handlers   // activities of other languages
 	executes    bool       // some activities run in executors
-	together    int        // activities at once in a session that names no number; 0: as many as there are slots
+	together    int        // default maximum of concurrent activities in a session; 0: the number of slots
 	fleet       fleetWide
 	abort       chan struct{}
 	aborting    sync.Once
@@ -214,14 +214,14 @@ func New(o Options) (_ *Worker, err error) {
 			return activity.NewSessionValues()
 		},
 		End: w.endSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession, Beat: func() { w.link.Beat() }, Log: w.log,
-	}, session.Interval(o.AttemptLease, o.Sessions.Buffer)) // not capped as renewals are: an attempt's own signs of life
+	}, session.Interval(o.AttemptLease, o.Sessions.Buffer)) // without the upper limit of the renewal interval
 	if err != nil {
 		return nil, err
 	}
 	if !o.NoMachine {
 		w.machine = link.WatchMachine(orElse(o.DataDir, os.TempDir()))
 	}
-	var run *runner.Runner // the link and the runner know each other
+	var run *runner.Runner // the link and the runner refer to each other, and the runner is created later
 	w.link, err = link.New(link.Options{
 		Carrier: o.internal.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
@@ -334,7 +334,7 @@ func (w *Worker) openSandbox() error {
 		so.Dir, so.Private = SandboxDir(o.DataDir), o.DataDir
 	}
 	if !needs && so.MinLevel == sandbox.FloorAuto {
-		so.MinLevel = "" // nothing runs in executors, so that there is nothing to refuse
+		so.MinLevel = "" // nothing runs in executors, so no level is too weak
 	}
 	pool, err := sandbox.NewPool(so)
 	if err != nil {
@@ -346,7 +346,7 @@ func (w *Worker) openSandbox() error {
 	}
 	w.pool, w.executes = pool, needs
 	if r := pool.Report(); needs && len(r.Missing) > 0 {
-		level := zerolog.InfoLevel // of Go activities the author knows what they do
+		level := zerolog.InfoLevel // isolated Go activities are code of the worker's own authors
 		if o.Handlers != "" {
 			level = zerolog.WarnLevel
 		}
@@ -402,7 +402,7 @@ func (w *Worker) activityTypes() []string {
 // capabilities returns the configured capabilities, the supported protocol features and the capabilities of the
 // sandbox.
 func (w *Worker) capabilities() []string {
-	// With a cap of 0 it holds no session, but it still understands workflows that use them.
+	// A worker that holds no sessions, because its maximum is 0, nevertheless understands workflows that use them.
 	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs", protocol.CapFailFast)
 	if w.opt.Workflows > 0 {
 		all = append(all, "query_tasks", "cancellation_requests")
@@ -438,7 +438,7 @@ func (w *Worker) registration() protocol.RegisterRequest {
 	}
 	in.Versions = w.handlerVersions()
 	if w.pool != nil {
-		in.Isolation, _ = json.Marshal(w.pool.Report()) // plain text and lists
+		in.Isolation, _ = json.Marshal(w.pool.Report()) // only strings and lists: it cannot fail
 	}
 	return in
 }
@@ -450,11 +450,11 @@ func contracts(validated map[string][]string) json.RawMessage {
 	for name, updates := range validated {
 		all[name] = map[string][]string{"update_validators": updates}
 	}
-	raw, _ := json.Marshal(all) // plain names
+	raw, _ := json.Marshal(all) // only strings and lists: it cannot fail
 	return raw
 }
 
-// describe reports the load of the machine and its executors. F
+// describe returns the load of the machine and of the worker's executors, for the registration and the heartbeats.
 func (w *Worker) describe() protocol.MachineInformation {
 	var m protocol.MachineInformation
 	if w.machine != nil {

@@ -110,7 +110,8 @@ func (b *Broker) changeAttributes(ctx context.Context, ns string, edit func(type
 // database caches them; one of several apps reads them each time, since another app may have changed them.
 func (b *Broker) AttributeTypes(ctx context.Context, ns string) (map[string]string, error) {
 	known, at := b.namespaces.attributes(ns)
-	// On a shared database the cache may be stale, and history would then keep a value of a wrong type.
+	// On a shared database another app may have changed the attributes since: with stale types, history would store a
+	// value of a wrong type.
 	if known != nil && !b.opt.Shared {
 		return known, nil
 	}
@@ -157,7 +158,7 @@ func (n *namespaces) attributes(name string) (types map[string]string, at int) {
 	return n.types[name], n.changes
 }
 
-// cacheTypes caches attributes that were read when the number of changes was at.
+// cacheTypes caches attributes that were read after the given number of changes; see attributes.
 func (n *namespaces) cacheTypes(name string, types map[string]string, at int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -38,7 +38,7 @@ type Options struct {
 	Alive         time.Duration // a worker without heartbeats for this long counts as dead: 60 s
 	// on a shared database, how often a worker's liveness is stored while nothing changes: 60 s
 	StoreAlive time.Duration
-	// a worker without heartbeats for this long has the exact time of its last one stored: 15 s
+	// after this long without a heartbeat, the time of a worker's last heartbeat is stored: 15 s
 	Quiet        time.Duration
 	Heartbeat    time.Duration       // heartbeat interval that registrations return: 15 s
 	AttemptLease time.Duration       // lease of attempts of workers that renew their leases: 120 s
@@ -256,8 +256,8 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist runs work in the background and retries it while the store is unavailable, for the length of a lease. It is
-// for work after whose loss a lease would have to expire.
+// persist runs work in the background and retries it while the store is unavailable, for the length of a lease. Use it
+// for work that would otherwise have to wait until a lease expires.
 func (b *Broker) persist(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {

@@ -173,8 +173,8 @@ func (id taskID) lease(
 	if a, ok := run.Activities.Get(id.seq); ok {
 		sk.ID = a.SessionID
 	}
-	// Count the sessions of the worker under the lock of its row: of two concurrent claims only one gets the last
-	// place.
+	// Count the sessions of the worker under the lock of its row: of two concurrent claims, only one gets the worker's
+	// last free place for a session.
 	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
 	var out engine.LeasedActivity
 	w, d, err := transaction.Decide(

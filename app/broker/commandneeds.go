@@ -113,8 +113,8 @@ func (b *Broker) inboxSignals(ctx context.Context, run string) (signals engine.I
 	return signals, err
 }
 
-// attachedChildEnds reads how children ended to which commands attach: only the histories of the children contain their
-// results.
+// attachedChildEnds reads how the children ended to which the commands attach. Only the histories of the children
+// contain their results.
 func (b *Broker) attachedChildEnds(
 	ctx context.Context, ns string, commands []protocol.Command,
 ) (ends map[string]engine.Message, err error) {

@@ -228,7 +228,7 @@ func (b *Broker) unrecordedResponse(
 	if reason := protocol.ReasonOf(err); reason != "" {
 		b.forgetSticky(in)
 		eager.forgetSticky()
-		// The attempt has ended; its history contains its heartbeat details.
+		// A rebuild that ran in an attempt which has ended is counted and logged here: no event of history contains it.
 		if in.Recovered != nil && in.Recovered.Rebuild != "" {
 			b.opt.Metrics.countRebuild(in.Recovered)
 			b.log.Info().Str("task_id", in.TaskID).Str("worker_id", in.Owner).Int64("epoch", in.Epoch).
@@ -242,7 +242,8 @@ func (b *Broker) unrecordedResponse(
 
 // requireMembers rejects an outcome that does not name its worker, task or delivery, before any other check.
 func requireMembers(in protocol.CompleteItem) error {
-	delivery, present := "workflow_task_attempt", in.Attempt != 0 // batches also contain replies to query tasks
+	// One request may contain outcomes of tasks and replies to query tasks, which also have this member.
+	delivery, present := "workflow_task_attempt", in.Attempt != 0
 	if in.Kind == protocol.KindActivity {
 		delivery, present = "activity_attempt_id", in.AttemptID != ""
 	}

@@ -41,7 +41,7 @@ func (b *Broker) Due(ctx context.Context, d store.Due) error {
 	case store.DueSession:
 		err = b.dueSession(ctx, d.Session)
 	}
-	// Another sweeper has applied it, or its time has moved: nothing remains to do.
+	// Another sweeper has applied the deadline, or the deadline was moved: nothing remains to do.
 	if engine.IsNotDue(err) || engine.IsClosed(err) {
 		return nil
 	}

@@ -156,7 +156,7 @@ func (t *eagerTask) recordSticky(o *transaction.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
-	case !o.Run.Status.Open(): // other workers that cache the run are notified when it has closed
+	case !o.Run.Status.Open(): // a closed run has no next task; watchEnded notifies other workers that cache it
 		t.b.sticky.forget(t.run, t.by)
 	default:
 		t.b.sticky.add(t.run, stickyWorker{t.by, o.Run.LastSeq})

@@ -14,9 +14,9 @@ import (
 // An import restores an exported run for reading, never to continue it, so only closed runs are accepted. It must not
 // replace an existing run or workflow, so it reads the rows of its IDs under their locks.
 
-// Import restores a closed run: its history and its entry in listings and filters. The workflow ID must be unused, or
-// belong to a run of the same chain that directly precedes or follows this one, or to another chain; an import never
-// replaces an open run. Importing the same run again changes nothing.
+// Import restores a closed run: its history and its entry in listings and filters. It never replaces an open run. The
+// workflow ID must be unused, or its runs must belong to another chain, or to the chain of the imported run, directly
+// before or after it. Importing the same run again changes nothing.
 func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protocol.ImportResponse, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	d, err := engine.ImportRun(ns, in.Events)

@@ -231,8 +231,9 @@ func drainingResponse() protocol.PollResponse {
 	}
 }
 
-// limitToOneTask records whether the last response with tasks to polls for these kinds was returned. Sizes are known
-// before tasks are leased; if a response is rejected nevertheless, the next one contains only one task.
+// limitToOneTask records whether the tasks of the last response to polls for these kinds had to be returned because the
+// response was rejected. Tasks are leased by their estimated sizes, so a response may be too large; after such a
+// response, the next one contains only one task.
 func (b *Broker) limitToOneTask(k engine.WorkerKey, kinds []protocol.TaskKind, returned bool) {
 	b.workers.With(k, func(h *membership.TrackedWorker) {
 		switch {

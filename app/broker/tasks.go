@@ -299,8 +299,8 @@ func (b *Broker) workflowTask(
 	} else {
 		after, before := seen, []history.Event(nil)
 		if omits := in.PagedSignals && seen == 0 && h.Inbox != nil && h.Inbox.Last() > h.Inbox.First()+firstSignals; omits {
-			// Code that continues as new after a few signals receives no others, so the other signals are fetched on
-			// demand.
+			// The workflow code may continue as new after a few signals and never receive the others, so the worker
+			// fetches the others on demand.
 			page, err := transaction.PageOfSize(ctx, b.store, h.ID, 0, h.Inbox.First()+firstSignals-1, size, bytes)
 			if err != nil || len(page.Events) == 0 {
 				return nil, err

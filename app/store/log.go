@@ -6,7 +6,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Warn begins the log line of a failure. While the database is unavailable it is a debug line: the store itself logs
+// Warn begins the log line of a failure. While the database is unavailable, the level is debug: the store itself logs
 // the beginning and the end of an outage.
 func Warn(log *zerolog.Logger, err error) *zerolog.Event { return failure(log, zerolog.WarnLevel, err) }
 

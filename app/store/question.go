@@ -32,7 +32,7 @@ type Question struct {
 	Owner       string `json:"-"` // worker that leased it; empty: it waits for a worker
 	Incarnation string `json:"-"`
 	Attempt     int64  `json:"-"`
-	Over        bool   `json:"-"` // a reply exists
+	Over        bool   `json:"-"` // a reply was stored
 }
 
 // Reply is the response of a worker. With a failure it has no result.
@@ -41,7 +41,7 @@ type Reply struct {
 	Failure *protocol.Failure `json:"failure,omitempty"`
 }
 
-// ErrFull means that the maximum number of questions waits in the queue.
+// ErrFull means that the queue contains the maximum number of waiting questions.
 var ErrFull = errors.New("too many queries wait in this queue")
 
 // Questions passes questions between the apps that share a database. Dispatcher.Backlog reports a question that waits

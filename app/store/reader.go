@@ -33,20 +33,20 @@ type RunReader interface {
 	// CurrentRuns returns the runs that workflow IDs of a namespace address, by workflow ID. It uses one statement.
 	CurrentRuns(ctx context.Context, namespace string, ids []string) (map[string]string, error)
 	Run(ctx context.Context, id string) (*engine.Run, error) // with everything that is open in it
-	// OpenRuns returns those of the given runs that are open, with all their open rows, in one snapshot. It uses two
+	// OpenRuns returns the open runs among the given ones, with all their open rows, in one snapshot. It uses two
 	// statements for any number of runs.
 	OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error)
 	// Step returns a run with one of its open activities (0: none) and without its other open rows. That is sufficient
 	// to find the owner of a lease.
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
-	// Uncarried returns those of the given search attributes that no run of the namespace has. It reads the index once
-	// per attribute, whatever the number of runs.
+	// Uncarried returns the given search attributes that no run of the namespace has. It reads the index once per
+	// attribute, whatever the number of runs.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	// RunCounts counts all runs of one namespace.
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)
-	// RunCountsUpTo counts the runs of a namespace by status, at most most per status, and reads no more rows than
-	// that.
+	// RunCountsUpTo counts the runs of a namespace by status, at most most per status, and reads no more rows than it
+	// counts.
 	RunCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.RunStatus]int, error)
 	RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error)
 	// InheritedChildren lists open children that earlier runs of a workflow ID started, by ID, at most limit.
@@ -95,13 +95,13 @@ type SessionReader interface {
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	// SessionCounts counts the sessions that lists show, by status, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
-	// SessionCountsUpTo counts the sessions of one namespace by status, at most most per status, and reads little more
-	// than that.
+	// SessionCountsUpTo counts the sessions of one namespace by status, at most most per status, and reads few more
+	// rows than it counts.
 	SessionCountsUpTo(ctx context.Context, namespace string, most int) (map[protocol.SessionStatus]int, error)
 	// Timeline returns the newest limit entries with a number below before (0: no limit), oldest first.
 	Timeline(ctx context.Context, k engine.SessionKey, before int64, limit int) ([]TimelineEntry, error)
-	// LastActivity returns the time of the owner's last activity in a session that was just read. The row may lag
-	// behind it.
+	// LastActivity returns the time of the owner's last activity in a session that was just read. The row may contain
+	// an earlier time.
 	LastActivity(ctx context.Context, s *engine.Session) (history.Time, error)
 	// SessionHistory returns the events that ended attempts in a session, newest first, before the given event unless
 	// that is zero.
@@ -142,7 +142,7 @@ type QueueReader interface {
 	// tasks and does not read others.
 	Queues(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueuesUpTo counts the waiting tasks of one namespace by queue, kind and state, at most most of each, and reads no
-	// more than that.
+	// more rows than it counts.
 	QueuesUpTo(ctx context.Context, namespace string, most int) ([]QueueStats, error)
 	Leased(ctx context.Context, namespace string) ([]QueueStats, error)
 	// QueueRows lists the settings of the queues of a namespace, or of all namespaces if it is empty. The row without a
@@ -162,8 +162,8 @@ type QueueReader interface {
 
 // StuckReader reads stuck runs, and the runs that must be marked as stuck.
 type StuckReader interface {
-	// StuckUpTo counts the stuck runs of a namespace, at most most. StuckCounts counts those of all namespaces by
-	// reason.
+	// StuckUpTo counts the stuck runs of a namespace, at most most. StuckCounts counts the stuck runs of all
+	// namespaces, by reason.
 	StuckUpTo(ctx context.Context, namespace string, most int) (int, error)
 	StuckCounts(ctx context.Context) ([]StuckCount, error)
 	// ReadyRoutingKeys lists the routing keys of all queues with ready tasks, in one statement.
@@ -263,7 +263,7 @@ type RunPosition struct {
 	Run   string
 }
 
-// Compare returns a negative number if p comes after o in the list.
+// Compare returns a negative number if p comes after o in the list, and a positive one if p comes before o.
 func (p RunPosition) Compare(o RunPosition) int {
 	return cmp.Or(cmp.Compare(p.Start.Micros(), o.Start.Micros()), cmp.Compare(p.Run, o.Run))
 }
@@ -283,7 +283,7 @@ func TypeColumn(kind, typ string) string {
 // RunField is the field of a run that a condition tests.
 type RunField string
 
-// These are the fields of runs. FieldAttribute is a search attribute, the others are columns of the run's row.
+// These are the fields of runs. FieldAttribute is a search attribute; the others are columns of the run's row.
 const (
 	FieldAttribute   RunField = "attribute"
 	FieldType        RunField = "type"

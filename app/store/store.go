@@ -19,8 +19,7 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrUnavailable is returned by writes until one succeeds. An interrupted write may have been stored.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrOutcome is an ErrUnavailable during a commit whose outcome is unknown: the transactions may or may not be
-	// stored.
+	// ErrOutcome is an ErrUnavailable for a commit whose outcome is unknown: the transactions may or may not be stored.
 	ErrOutcome = fmt.Errorf("%w: the outcome of the commit is unknown", ErrUnavailable)
 	ErrClosed  = errors.New("store closed")
 	ErrBusy    = errors.New("database in use") // another process has locked the file; the message names it
@@ -50,11 +49,11 @@ type Store interface {
 	// About estimates the store's clock without a query. The estimate may be a little late, never early. Use it to show
 	// the age of data, not to decide about leases. Zero: not known yet.
 	About() time.Time
-	// Unusable receives one error if this process must stop: ErrSchema if another process migrated the database to a
-	// schema that this binary does not support, ErrDamaged if the database is corrupt.
+	// Unusable returns a channel that receives one error if this process must stop: ErrSchema if another process
+	// migrated the database to a schema that this binary does not support, ErrDamaged if the database is corrupt.
 	Unusable() <-chan error
-	// ClockJumps receives an entry for each jump of the store's clock that this process found, after the leases were
-	// adjusted.
+	// ClockJumps returns a channel that receives an entry for each jump of the store's clock that this process found,
+	// after the leases were adjusted.
 	ClockJumps() <-chan ClockJump
 	// Writable returns an error if the database does not accept writes. It reports the outcome of the last write, and
 	// tries another write only if the last one failed.
@@ -375,8 +374,8 @@ type Dispatcher interface {
 	Missed()
 }
 
-// RoutingKey is the routing key of a task within its queue and kind: what a worker must have to run the task. Priority
-// is the highest priority of the tasks that are reported under this key.
+// RoutingKey is the routing key of a task within its queue and kind: the requirements that a worker must meet to run
+// the task. Priority is the highest priority of the tasks that are reported under this key.
 type RoutingKey struct {
 	Type, BuildID string
 	Requirements  []string
@@ -449,7 +448,8 @@ type Offer struct {
 	MayOvertake     bool          // its creator may receive it before older tasks, but not before more urgent ones
 	Settings        *engine.Queue // settings of its queue; nil: none
 	Now             time.Time
-	// Bytes is the size of the delivery; CachedBytes is its size for a worker that has the run in its sticky cache.
+	// Bytes is the size of the task in a response; CachedBytes is that size for a worker that has the run in its sticky
+	// cache.
 	Bytes, CachedBytes int64
 }
 

@@ -11,7 +11,7 @@ import (
 type ReadyRoutingKey struct {
 	Namespace, Queue string
 	Kind             protocol.TaskKind
-	Text             string // the key as the store has it
+	Text             string // the routing key as it is stored
 	Key              RoutingKey
 	InSession        bool // for tasks in sessions
 }
@@ -20,7 +20,7 @@ type ReadyRoutingKey struct {
 // been ready since Before are stuck.
 type UnservedRoutingKey struct {
 	ReadyRoutingKey
-	Place   bool // only tasks of sessions without an owner
+	Place   bool // only tasks in sessions without an owner, which need a worker with a free place for a session
 	Before  time.Time
 	Reason  protocol.WaitReason
 	Message string

@@ -51,7 +51,7 @@ func Append(dst []byte, f Frame, l Limits) ([]byte, error) {
 	return append(dst, f.Body...), nil
 }
 
-// AppendHead is Append without the body, for callers that write a large body without copying it.
+// AppendHead is like Append, but omits the body, which the caller writes itself to avoid a copy.
 func AppendHead(dst []byte, f *Frame, l Limits) ([]byte, error) {
 	if len(f.Body) > l.Body {
 		return dst, fmt.Errorf("body of %d bytes exceeds %d: %w", len(f.Body), l.Body, ErrMalformed)
@@ -94,7 +94,7 @@ func NewReader(r io.Reader, l Limits, deadline func(time.Time) error) *Reader {
 	return &Reader{r: bufio.NewReaderSize(r, 16<<10), limits: l, deadline: deadline, patience: Deadline}
 }
 
-// SetPatience replaces [Deadline] for the frames read from now on.
+// SetPatience replaces [Deadline] for all frames that are read later.
 func (r *Reader) SetPatience(d time.Duration) { r.patience = d }
 
 // Read returns the next frame; the caller owns its body. It returns io.EOF only between frames. Errors that wrap
@@ -120,7 +120,7 @@ func (r *Reader) Read() (Frame, error) {
 		return Frame{}, cut(err)
 	}
 	headerLen, bodyLen := binary.LittleEndian.Uint32(lengths[:4]), binary.LittleEndian.Uint32(lengths[4:])
-	_, _ = r.r.Discard(prefix) // it is in the buffer
+	_, _ = r.r.Discard(prefix) // cannot fail: these bytes are in the buffer
 	if uint64(headerLen) > uint64(r.limits.Header) {
 		return Frame{}, fmt.Errorf("header of %d bytes exceeds %d: %w", headerLen, r.limits.Header, ErrMalformed)
 	}
@@ -154,7 +154,7 @@ func (r *Reader) header(size int) (Header, error) {
 	var err error
 	if size <= r.r.Size() {
 		if raw, err = r.r.Peek(size); err == nil {
-			defer func() { _, _ = r.r.Discard(size) }() // it is in the buffer
+			defer func() { _, _ = r.r.Discard(size) }() // cannot fail: these bytes are in the buffer
 		}
 	} else {
 		raw = make([]byte, size)

@@ -5,7 +5,7 @@ import "encoding/json"
 // Proto is the protocol version both sides name in init and ready.
 const Proto = 1
 
-// Types of frames, worker to executor.
+// These are the types of frames from the worker to the executor.
 const (
 	Init   = "init"   // proto, limits, level, scratch: response is Ready
 	Load   = "load"   // hash, own, format, path, files; body = code
@@ -20,7 +20,7 @@ const (
 	Shutdown      = "shutdown" // the executor exits
 )
 
-// Types of frames, executor to worker.
+// These are the types of frames from the executor to the worker.
 const (
 	Ready     = "ready"     // proto, runtime, features
 	Result    = "result"    // id, usage, room; body = output
@@ -50,15 +50,16 @@ type Header struct {
 	Format string `json:"format,omitempty"`
 	Path   string `json:"path,omitempty"`
 	Own    string `json:"own,omitempty"` // hash of the body; Hash is the hash of the whole handler
-	// the other files of the handler with their versions: files that were loaded in another version are loaded again
+	// versions of the handler's other files; the executor loads a file again if it has loaded another version
 	Files map[string]string `json:"files,omitempty"`
 
 	Session string `json:"session,omitempty"`
 	Epoch   int64  `json:"epoch,omitempty"`
 
-	Activity   string            `json:"activity,omitempty"`
-	Entry      string            `json:"entry,omitempty"`
-	Export     string            `json:"export,omitempty"` // instead of a call: the value of that name, as JSON
+	Activity string `json:"activity,omitempty"`
+	Entry    string `json:"entry,omitempty"`
+	// Name of an exported value that is returned as JSON instead of a call.
+	Export     string            `json:"export,omitempty"`
 	Attempt    int               `json:"attempt,omitempty"`
 	DeadlineMS int64             `json:"deadline_ms,omitempty"` // Unix milliseconds; 0: no deadline
 	Keys       map[string]string `json:"keys,omitempty"`
@@ -68,7 +69,7 @@ type Header struct {
 	// process has to wait for the other after every few pages that fit into a socket. One call at a time uses it, from
 	// invoke to its end.
 	Lend   bool `json:"lend,omitempty"`
-	Shared int  `json:"room,omitempty"` // length of the body in shared memory; then no body follows the header
+	Shared int  `json:"room,omitempty"` // length of the body if it is in shared memory instead of the frame
 
 	Reason  string `json:"reason,omitempty"`
 	GraceMS int64  `json:"grace_ms,omitempty"`
@@ -81,7 +82,8 @@ type Header struct {
 	Stack     string          `json:"stack,omitempty"`
 	Retryable *bool           `json:"retryable,omitempty"` // absent means yes
 	Details   json.RawMessage `json:"details,omitempty"`
-	Denied    string          `json:"denied,omitempty"` // path that the handler was refused, if that caused its failure
+	// Path to which access was denied, if that caused the handler's failure.
+	Denied string `json:"denied,omitempty"`
 }
 
 // Usage is the resource usage of a call as measured by its executor.

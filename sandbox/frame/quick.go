@@ -8,8 +8,8 @@ import (
 // Fast paths that write and read the headers of a successful call in their usual form. Encoding them as general JSON
 // takes as long as sending them. Other forms use the general functions.
 
-// appendInvoke appends a header of type [Invoke], with the members that this type has; false when one needs more than
-// to be put in quotes.
+// appendInvoke appends a header of type [Invoke], with the members that this type has; false if a value must be
+// escaped.
 func appendInvoke(dst []byte, h *Header) ([]byte, bool) {
 	whole := true
 	text := func(name, value string) {

@@ -10,7 +10,7 @@ type Aim struct {
 	Code    string `json:"code"`    // file of a handler
 	Scratch string `json:"scratch"` // scratch folder of the attacker
 
-	Abstract string `json:"abstract"` // sockets the worker listens on
+	Abstract string `json:"abstract"` // sockets on which the worker listens
 	Named    string `json:"named"`
 	TCP      string `json:"tcp"`
 }
@@ -18,9 +18,9 @@ type Aim struct {
 // Attack is a row of the list: an attempt, and the levels at which it must fail.
 type Attack struct {
 	Name              string
-	Process, Confined bool // must be refused
+	Process, Confined bool // levels at which the attempt must be refused
 	ABI               int  // Landlock ABI from which level confined refuses it; 0: all
-	Works             bool // must not be refused, since code needs it
+	Works             bool // must not be refused, because ordinary code needs it
 }
 
 // Attacks is the list.

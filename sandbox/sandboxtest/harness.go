@@ -23,7 +23,7 @@ const Ceiling = 30 * time.Second
 var handlers embed.FS
 
 // HandlersDir writes the suite's handlers in other languages into a folder of the test and returns it. The activities
-// are "javascript" and "python". Every user gets there, as to the code of any program.
+// are "javascript" and "python". All users may read the folder, as with the code of any program.
 func HandlersDir(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -146,7 +146,7 @@ func (b *Bench) Run(inv sandbox.Invocation) sandbox.Result {
 	return res
 }
 
-// Fail invokes and returns the error there must be.
+// Fail invokes and returns the error; it fails the test if there is none.
 func (b *Bench) Fail(inv sandbox.Invocation) error {
 	b.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Ceiling)
@@ -206,7 +206,7 @@ func Eventually(t testing.TB, what string, cond func() bool) {
 	}
 }
 
-// Receive waits for something from c.
+// Receive waits for a value from c and returns it.
 func Receive[T any](t testing.TB, what string, c <-chan T) T {
 	t.Helper()
 	select {

@@ -20,12 +20,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Setting is where a worker may run.
+// Setting is an environment in which a worker may run.
 type Setting struct {
 	Name string
 	// run as root, or as a user without privileges
 	Root bool
-	// in an imitation of a container as engines start it by default
+	// in an imitation of a container with the default settings of container engines
 	Container bool
 }
 
@@ -48,7 +48,7 @@ func Settings() []Setting {
 }
 
 const (
-	// settingName is the first argument of a process that becomes one in another setting.
+	// settingName is the first argument of a process that runs tests in another setting.
 	settingName = "sandboxtest-setting"
 	// settingUser is the user ID of tests that do not run as root.
 	settingUser = 10_000
@@ -62,7 +62,7 @@ func Enter() {
 	if len(os.Args) < 3 || os.Args[0] != settingName {
 		return
 	}
-	runtime.LockOSThread() // what follows is about this thread, which then becomes the process
+	runtime.LockOSThread() // the following calls change this thread, which then executes the new program
 	err := enter(os.Args[1])
 	if err == nil {
 		err = unix.Exec(os.Args[2], append([]string{os.Args[2]}, os.Args[3:]...), os.Environ())
@@ -126,7 +126,7 @@ func (s Setting) Rerun(t *testing.T, tests []string) {
 		}
 	}
 	for i, line := range lines[1:] {
-		if strings.Contains(line, "--- SKIP") { // the reason stands before it
+		if strings.Contains(line, "--- SKIP") { // the previous line contains the reason
 			t.Log(strings.TrimSpace(line), strings.TrimSpace(lines[i]))
 		}
 	}
@@ -170,7 +170,8 @@ func enter(name string) error {
 			if err := errors.Join(upLoopback(), mounts()); err != nil {
 				return err
 			}
-			if err := filterAsEngines(); err != nil { // while it may be done without giving up new privileges
+			// Before the change of user, so that it is allowed without no_new_privs.
+			if err := filterAsEngines(); err != nil {
 				return fmt.Errorf("filter: %w", err)
 			}
 			if err := dropCapabilities(); err != nil {

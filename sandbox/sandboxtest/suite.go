@@ -282,8 +282,8 @@ func afterCancelled(t *testing.T, target Target) {
 	WantType(t, Receive(t, "the end of the call", ended), sandbox.Cancelled)
 }
 
-// afterDeaf is afterCancelled for a call that must be killed: the next call finds its state lost. It is neither killed
-// with the first call, nor acknowledged with a state that is lost right afterwards.
+// afterDeaf is like afterCancelled, but the cancelled call must be killed: the next call finds its state lost. It is
+// neither killed with the first call, nor acknowledged with a state that is lost right afterwards.
 func afterDeaf(t *testing.T, target Target) {
 	b := Open(t, target, sandbox.Options{CancelTerm: 100 * time.Millisecond, CancelKill: 300 * time.Millisecond})
 	b.Run(In("s", 1, b.Call("count")))
@@ -337,7 +337,7 @@ func spinning(t *testing.T, target Target) {
 }
 
 func hog(t *testing.T, target Target) {
-	// The heap limit is out of the way: the watchdog, or a control group, has to do it.
+	// The heap limit is disabled, so the watchdog or a control group must enforce the memory limit.
 	b := Open(t, target, sandbox.Options{Limits: map[string]sandbox.Limits{target.Runtime: {Memory: 128 << 20, Data: -1}}})
 	WantType(t, b.Fail(In("s", 1, b.Call("hog"))), sandbox.OutOfMemory)
 	WantLost(t, b.Fail(In("s", 1, b.Call("count"))), sandbox.CauseOutOfMemory)

@@ -101,7 +101,7 @@ type Holding struct {
 	failFast bool          // its leases are short; renewals must not wait for those of other workers
 	idle     time.Duration // idle time after which the lease is not renewed; 0: never
 
-	// The fields below are guarded by set.mu.
+	// The fields below are guarded by Sessions.mu.
 	active     int
 	last       time.Time // time of the last activity
 	until      time.Time // end of the lease as the worker knows it; never later than the end in the store

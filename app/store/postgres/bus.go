@@ -99,7 +99,7 @@ func (w worker) process() store.Process {
 
 func (w worker) key() engine.WorkerKey { return engine.WorkerKey{Namespace: w.Namespace, ID: w.ID} }
 
-// ended is the end of a session's holding, with the details that its owner receives.
+// ended is the end of a worker's holding of a session, with the details that the previous owner receives.
 type ended struct {
 	Namespace string `json:"ns"`
 	Session   string `json:"s"`
@@ -143,7 +143,7 @@ func (b *bus) notify(n sqldb.Notice) {
 		if old, pending := b.runs[r.RunID]; pending {
 			r.Cancelled, r.OnlyRenewed = append(old.Cancelled, r.Cancelled...), r.OnlyRenewed && old.OnlyRenewed
 		}
-		r.Closing = nil // it is not sent, and it may be large
+		r.Closing = nil // other apps do not need it, and it may be large
 		b.runs[r.RunID] = r
 	}
 	b.answers = append(b.answers, n.Answers...)
@@ -171,7 +171,8 @@ func (b *bus) notify(n sqldb.Notice) {
 	}
 }
 
-// notifyStmt is a notification within a transaction: others have it when, and only when, that is committed.
+// notifyStmt sends a notification within a transaction. Other apps receive it if and only if the transaction is
+// committed.
 var notifyStmt = &db.Stmt{SQL: "SELECT pg_notify($1, $2)"}
 
 // queuesChangedCall returns the call that notifies the other apps, in the committer's transaction, of changed settings
@@ -243,12 +244,12 @@ func (b *bus) drainNotices() []string {
 	return out
 }
 
-// hasChanges reports whether the message concerns subscribers of changes.
+// hasChanges reports whether the message contains changes for subscribers.
 func (m message) hasChanges() bool {
 	return len(m.Runs)+len(m.Ended)+len(m.Deregistered)+len(m.DrainChanged)+len(m.Answers)+len(m.Tokens) > 0
 }
 
-// changed converts the message to the form in which this process notifies its own dispatcher.
+// changed converts the message to the notice that this process passes to its own dispatcher.
 func (m message) changed() store.Changed {
 	c := store.Changed{Runs: m.Runs, Answers: m.Answers, Tokens: m.Tokens, Remote: true}
 	for _, k := range m.Deregistered {
@@ -273,8 +274,8 @@ func encode(m message) string {
 }
 
 // sendNotices sends the recorded notices at a minimum interval. It drops notices that it could not send, and sends a
-// message that some were lost. When the bus ends, it sends all notices that are recorded or being sent: the last notice
-// of an app that leaves is its end.
+// message that some were lost. When the bus ends, it first sends all recorded notices: the last notice of an app that
+// stops is its own end.
 func (b *bus) sendNotices() {
 	var c *pgx.Conn
 	defer func() { closeConn(c) }()
@@ -334,7 +335,7 @@ func closeConn(c *pgx.Conn) {
 	}
 }
 
-// listen connects and listens: after it returns, no notice is missed until the connection breaks.
+// listen connects and executes LISTEN. After it returns, no notice is missed until the connection breaks.
 func (b *bus) listen(ctx context.Context) (*pgx.Conn, error) {
 	c, err := b.connect(ctx)
 	if err != nil {
@@ -369,7 +370,7 @@ func (b *bus) listenLoop(c *pgx.Conn, s *sqldb.Store) {
 	}
 }
 
-// noticesLost reports that other apps may have committed anything.
+// noticesLost reports that any commit of other apps may have been missed.
 func (b *bus) noticesLost(s *sqldb.Store) {
 	requestRead(b.migrated)
 	requestRead(b.queuesChanged)
@@ -422,7 +423,7 @@ func (b *bus) receive(c *pgx.Conn, s *sqldb.Store) {
 	}
 }
 
-// requestRead requests another read.
+// requestRead requests another read by the goroutine that receives from ch.
 func requestRead(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:

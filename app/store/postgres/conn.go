@@ -21,7 +21,7 @@ var errLost = errors.New("connection lost")
 type conn struct {
 	server  *server
 	c       *pgx.Conn
-	session session // server session of c
+	session session // the server's session of c
 
 	stmts  map[*db.Stmt]*pgconn.StatementDescription // statements prepared on c
 	named  int                                       // how many statements got a name
@@ -102,7 +102,7 @@ func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	}
 	to := c.c.PgConn()
 	line := to.StartPipeline(ctx)
-	c.lent.begin() // until now the driver may have sent data from the same buffer
+	c.lent.begin() // before this point the driver may still send data from this buffer
 	to.Frontend().Send(&c.lent)
 	for _, call := range calls {
 		c.params.set(call.Args)
@@ -116,7 +116,7 @@ func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	if e := line.Close(); err == nil {
 		err = e
 	}
-	// 0A000: the result columns of a cached plan changed. 26000: the prepared statement does not exist any more.
+	// 0A000: the result columns of a cached plan changed. 26000: the prepared statement no longer exists.
 	if e := (*pgconn.PgError)(nil); errors.As(err, &e) && (e.Code == "0A000" || e.Code == "26000") {
 		clear(c.stmts)
 	}
@@ -221,7 +221,7 @@ func (c *conn) Reset(ctx context.Context) error {
 
 func (c *conn) Close(ctx context.Context) error { return c.c.Close(ctx) }
 
-// head is the part of a statement that identifies it in errors.
+// head returns the beginning of a statement, which identifies it in errors.
 func head(sql string) string {
 	if len(sql) > 60 {
 		return sql[:60] + "…"

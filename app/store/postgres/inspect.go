@@ -26,7 +26,7 @@ func inspect(ctx context.Context, url string) (s store.Schema, err error) {
 	if err != nil {
 		return s, err
 	}
-	// Set only after the connection was made: a session that is read-only from its start would not satisfy
+	// Make the session read-only only after it was opened: a session that is read-only from its start does not satisfy
 	// target_session_attrs=read-write.
 	db := stdlib.OpenDB(*cfg, stdlib.OptionAfterConnect(func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, "SET default_transaction_read_only = on")

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// migrating is the advisory lock under which one process at a time migrates.
+// migrating is the key of the advisory lock that a process holds while it migrates.
 const migrating = 0x736f6a6f75726e
 
 // migrator is the application_name of the connections of the process that migrates: one holds the lock, the others run
@@ -21,7 +21,7 @@ const migrating = 0x736f6a6f75726e
 const migrator = "sojourn migration"
 
 const (
-	// mostMigration is the time for which a process waits for another process to migrate.
+	// mostMigration is the maximum time that a process waits for another process to migrate.
 	mostMigration = 5 * time.Minute
 	// between is the interval between two tries for the lock; only a process with a pending migration tries.
 	between = 200 * time.Millisecond
@@ -33,7 +33,8 @@ const (
 func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err error) {
 	workers, err := server.newPool(func(cfg *pgx.ConnConfig) {
 		cfg.RuntimeParams["application_name"] = migrator
-		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "30000" // a migration may think between two statements
+		// A migration in Go code computes between two statements.
+		cfg.RuntimeParams["idle_in_transaction_session_timeout"] = "30000"
 	})
 	if err != nil {
 		return 0, err

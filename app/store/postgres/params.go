@@ -10,18 +10,20 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// For a batch, the driver allocates an interface and a plan for each value, a copy of each text of an array, and a
-// growing buffer: one third of all garbage of a workflow. The committer's statements have few forms and only two types,
-// so this file encodes their values in the server's format, and the driver sends them in a pipeline.
+// The driver allocates an interface and a plan for each value, a copy of each text of an array, and a growing buffer.
+// That would be a third of all memory that the app allocates for a workflow. The committer's statements have few forms
+// and only two types, so this file encodes their values in the server's format, and the driver sends them in a
+// pipeline.
 
-// params holds the parameters of one call in memory that the next call reuses; the driver has copied them by then.
+// params encodes the parameters of one call. The next call reuses the memory, since the driver has copied the
+// parameters by then.
 type params struct {
 	room    []byte
 	values  [][]byte // slices of room; nil: NULL
 	formats []int16
 }
 
-// sendable reports whether all parameters are of the types that are sent here.
+// sendable returns an error if a parameter has a type that this file cannot encode.
 func sendable(args []any) error {
 	for _, a := range args {
 		switch a.(type) {
@@ -95,8 +97,8 @@ const (
 	mostAround = 128
 )
 
-// lent is the buffer in which the driver composes its messages: it would allocate a new one for everything above 1 KB.
-// The driver treats it as a message without content.
+// lent is the buffer in which the driver composes its messages; without it, the driver allocates a new one for every
+// message above 1 KB. To pass the buffer to the driver, lent implements a message without content.
 type lent struct {
 	buf  []byte
 	used int // size of the last message
@@ -110,13 +112,13 @@ func (l *lent) begin() {
 	l.used = 0
 }
 
-// Frontend, Decode and Encode make it a message of the driver.
+// Frontend, Decode and Encode implement the driver's interface of a message.
 func (*lent) Frontend() {}
 
-// Decode is used only for messages that are read.
+// Decode is never called, because the driver decodes only messages that it receives.
 func (*lent) Decode([]byte) error { return errors.ErrUnsupported }
 
-// Encode hands over the buffer, unless something is to be sent already.
+// Encode replaces an empty dst by the buffer.
 func (l *lent) Encode(dst []byte) ([]byte, error) {
 	if len(dst) > 0 {
 		return dst, nil

@@ -27,11 +27,11 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// others is the number of a store's connections that do not read: the committer, the notifier of other apps, and the
-// listener for their notices. A migration uses two of the reading connections.
+// others is the number of a store's connections that are not used for reads: of the committer, of the sender of
+// notices, and of the listener. A migration uses two of the reading connections.
 const (
 	others  = 3
-	readers = 7 // where the pool is not bounded
+	readers = 7 // default, if the URL does not limit the pool
 )
 
 // Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the
@@ -41,8 +41,8 @@ func Open(ctx context.Context, url string, opts sqldb.Options) (*sqldb.Store, er
 	return OpenFrom(ctx, func() (string, error) { return url, nil }, opts)
 }
 
-// OpenFrom is Open with a URL that is read again for each connection, like the password file and the certificates that
-// the URL names. The store becomes unusable when the server has refused the credentials for opts.RefusedFor.
+// OpenFrom is Open with a URL that is read again for each connection, so that passwords and certificates can be
+// replaced. The store becomes unusable when the server has refused the credentials for opts.RefusedFor.
 func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Options) (*sqldb.Store, error) {
 	server := &server{url: url}
 	reads, err := server.newPool(nil)
@@ -53,7 +53,7 @@ func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Option
 	if opts.Pool > 0 {
 		most = max(1, opts.Pool-others)
 	}
-	reads.SetMaxOpenConns(max(2, most)) // a migration uses a second connection next to its lock
+	reads.SetMaxOpenConns(max(2, most)) // a migration uses one connection for its lock and another for its statements
 	reads.SetMaxIdleConns(most)
 	reads.SetConnMaxIdleTime(5 * time.Minute)
 	if err := await(ctx, reads, opts.Waiting); err != nil {
@@ -89,7 +89,8 @@ func openStore(
 	if err != nil {
 		return nil, errors.Join(err, c.Close(ctx), bus.close())
 	}
-	if err := sqldb.CheckSchema(ctx, reads, known); err != nil { // a migration before the listener connected
+	// Another process may have migrated the database before the listener connected.
+	if err := sqldb.CheckSchema(ctx, reads, known); err != nil {
 		return nil, errors.Join(err, c.Close(ctx), ear.Close(ctx), bus.close())
 	}
 	s, err := sqldb.New(ctx, sqldb.Config{
@@ -114,8 +115,8 @@ func openStore(
 	return s, nil
 }
 
-// writing configures the committer's connection. Its statements read by key, so that a plan made once is right for a
-// table of any size.
+// writing configures the committer's connection. Its statements read rows by key, so a generic plan is right for tables
+// of any size.
 func writing(w *pgx.ConnConfig) {
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
 		w.RuntimeParams["enable_"+way] = "off"

@@ -115,8 +115,9 @@ func (r recorded) Connect(ctx context.Context) (driver.Conn, error) {
 	return c, r.s.connected(err)
 }
 
-// refusals detects a server that has refused freshly read credentials for limit. From the first refusal until the
-// next accepted connection it probes the server, since a process with enough open connections makes no new ones.
+// refusals fails the store when the server has refused freshly read credentials for the time limit. From the first
+// refusal until the next accepted connection it probes the server, since a process with enough open connections opens
+// no new ones.
 type refusals struct {
 	mu       sync.Mutex
 	since    time.Time // time of the first refusal; zero: the last connect was not refused; guarded by mu
@@ -130,7 +131,7 @@ type refusals struct {
 	watching sync.WaitGroup
 }
 
-// start sets the functions. Refusals before it are not counted: they end the start of the process.
+// start sets the functions. A refusal before start is not counted, because it fails the start of the process anyway.
 func (r *refusals) start(probe func(context.Context) error, report, fail func(error), limit time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,7 +142,7 @@ func (r *refusals) start(probe func(context.Context) error, report, fail func(er
 func (r *refusals) close() {
 	r.mu.Lock()
 	if r.stop != nil {
-		r.stop() // under the lock, so that no later check starts
+		r.stop() // under the lock, so that no probe starts afterwards
 	}
 	r.mu.Unlock()
 	r.watching.Wait()
@@ -179,7 +180,7 @@ func (r *refusals) watch() {
 		case <-r.ctx.Done():
 			return
 		}
-		err := r.probe(r.ctx) // recorded by the connect
+		err := r.probe(r.ctx) // recorded by connect
 		r.mu.Lock()
 		since := r.since
 		r.probing = !since.IsZero()

@@ -22,13 +22,13 @@ import (
 // connection sets time-outs on the server. These do not cover a statement that was only partly received; such a
 // transaction is terminated by the app that meets its lock (see unblock).
 
-// committer is the name under which the server knows connections that write.
+// committer is the application_name of the connections that write.
 const committer = "sojourn committer"
 
 // lockTimeout limits the wait for locks that do not support NOWAIT, in milliseconds.
 const lockTimeout = "500"
 
-// connectionTimeouts holds the parameters of every connection, which the database's URL overrides. Transaction
+// connectionTimeouts holds the parameters of every connection, which the database's URL may override. Transaction
 // time-outs are in milliseconds, network time-outs in seconds.
 var connectionTimeouts = map[string]string{
 	"idle_in_transaction_session_timeout": "2000",
@@ -50,7 +50,8 @@ func pooled(err error) bool {
 	return errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter")
 }
 
-// direct connects and checks that the process ID from the connection's start is that of the process that serves it.
+// direct connects and checks that no pooler is in between: the process ID in the connection's start must be that of the
+// server process that runs the statements.
 func direct(ctx context.Context, db *sql.DB) (err error) {
 	c, err := db.Conn(ctx)
 	if err != nil {
@@ -91,9 +92,9 @@ func parse(url string) (*pgx.ConnConfig, error) {
 	return cfg, nil
 }
 
-// unblock terminates the transactions of committers that have been paused for two seconds: their apps sent nothing, or
-// read no response. An app calls it after a lock has blocked it for a while. Transactions in which the server executes
-// a statement, or waits for a lock, are not terminated.
+// unblock terminates the transactions of committers whose apps have been unresponsive for two seconds, that is, sent no
+// statement or read no response. An app calls it after a lock has blocked it for a while. Transactions in which the
+// server executes a statement, or waits for a lock, are not terminated.
 func unblock(ctx context.Context, db *sql.DB) error {
 	const query = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND application_name = $1" +
 		" AND pid <> pg_backend_pid() AND xact_start < clock_timestamp() - interval '2 seconds' AND wait_event_type = 'Client'" +

@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// oldest is the oldest PostgreSQL that an app serves on; the tests run on newer ones alone.
+// oldest is the oldest PostgreSQL version that an app accepts; newer versions are tested.
 const oldest = 15
 
-// checkServer refuses servers older than the oldest tested version.
+// checkServer returns an error for a server older than the oldest accepted version.
 func checkServer(ctx context.Context, server *sql.DB) error {
 	var version int // 150004 for version 15.4
 	if err := server.QueryRowContext(ctx, "SHOW server_version_num").Scan(&version); err != nil {

@@ -22,7 +22,7 @@ import (
 // attributeRun is the key of all rows of a run.
 var attributeRun = record.Attributes.Columns[:1]
 
-// reindex records that the search attributes of a run change, so that its rows are written again.
+// reindex records that the search attributes of a run change, so that the rows of its attributes are written again.
 func (r *run) reindex(next json.RawMessage) {
 	if !r.attributed && !bytes.Equal(r.SearchAttributes, next) {
 		r.attributed, r.indexed = true, len(r.SearchAttributes) > 0

@@ -10,7 +10,8 @@ import (
 // A poll that found a queue empty waits for a notification. So every batch must report the ready tasks that it leaves,
 // with their requirements; otherwise all polls of the queue would claim in vain.
 
-// backlog contains the requirements of a queue's ready tasks that no poll leased: these routing keys, or any.
+// backlog contains the requirements of a queue's ready tasks that no poll leased: their routing keys, or that they may
+// have any.
 type backlog struct {
 	anyKey bool
 	keys   []store.RoutingKey

@@ -53,11 +53,11 @@ type batch struct {
 	throttled map[QueueKey]engine.Throttle
 
 	tags      map[tagKey]*tag
-	newlyFair map[QueueKey]bool // queues whose first task with a fairness key, or one of the first, is of this batch
+	newlyFair map[QueueKey]bool // queues whose tasks have ranks from this batch on
 
 	namespaces        map[string]*store.Namespace
 	schedules         map[engine.ScheduleKey]*schedule
-	removal           removal // deletions of the next write
+	removal           removal // rows that the next write deletes
 	dropped           []string
 	droppedNamespaces []string
 	droppedFlows      []engine.WorkflowKey
@@ -66,7 +66,7 @@ type batch struct {
 	leads  map[string]record.Lead // by run: what the session rows of its events may follow in this batch
 	flush  *flush                 // rows of the next write
 	bytes  int                    // size of the payloads of the events
-	ready  []taskKey              // tasks that became ready, in order
+	ready  []taskKey              // tasks that became ready, in the order of the decisions
 
 	leasedIn   []leasedIn // on a shared database
 	deliveries []delivery
@@ -101,9 +101,9 @@ type batch struct {
 	assume          bool  // workflow IDs may be assumed to be unused without reading their rows
 	assumed         bool  // some IDs were assumed to be unused
 
-	// These fields are for a batch that is decided on cached rows: whether it is, the server's time of the decision,
-	// the conditions that must hold, and whether their guards were sent. The server executes later statements only if
-	// the guards succeed.
+	// These fields are for a batch that is decided on cached rows: recalled marks such a batch; the others are the
+	// server's time of the decision, the conditions that must hold, and whether their guards were sent. The server
+	// executes later statements only if the guards succeed.
 	recalled   bool
 	decidedAt  int64
 	guarded    *guarded
@@ -126,9 +126,10 @@ type run struct {
 	// was contains some columns of the head as they are stored; nil: there is no row. While they do not change, an
 	// update writes neither them nor their indexes.
 	was *settled
-	// attributed: its search attributes must be indexed again. indexed: there are rows of them.
+	// attributed means that the search attributes of the run must be indexed again; indexed, that rows of them are
+	// stored.
 	attributed, indexed bool
-	// These are the rows to write, by key; the value says whether the row was stored before.
+	// These maps contain the keys of the rows to write; the value is true if the row was stored before.
 	activities, timers, waits, signals, unread, updates, children, attached, owed map[int64]bool
 }
 
@@ -177,8 +178,8 @@ type session struct {
 	version int64 // version of its row, on a shared database; 0: not known
 }
 
-// changed reports whether the session's row must be written after decisions. Counts that follow from its tasks do not
-// matter.
+// changed reports whether the session's row must be written after decisions. Counts are compared only if they cannot be
+// derived from the rows of the tasks.
 func (s *session) changed(routingWord string) bool {
 	return s.row == nil || routingWord != s.routingWord || s.DueAt().Micros() != s.due ||
 		s.row != s.Session && !s.Session.Same(s.row)
@@ -255,7 +256,7 @@ func (s *Store) newBatch() *batch {
 	}
 }
 
-// written clears the marks of rows, which have been written.
+// written clears the marks of changed rows, after they were written.
 func (r *run) written() {
 	r.changed, r.attributed, r.indexed = false, false, false
 	clear(r.activities)
@@ -269,7 +270,7 @@ func (r *run) written() {
 	clear(r.owed)
 }
 
-// mark records that a row changed. had says whether the row is stored; only the first mark of a row counts.
+// mark records that a row changed. had is true if the row is stored; only the first mark of a row counts.
 func mark(m *map[int64]bool, seq int64, had bool) {
 	if *m == nil {
 		*m = map[int64]bool{}
@@ -304,7 +305,7 @@ func (b *batch) send(calls ...*db.Call) error {
 	return err
 }
 
-// opened returns the calls that were deferred to the next round trip, for a caller that needs them now.
+// opened returns the calls that were deferred to the next round trip, for a caller that needs their results now.
 func (b *batch) opened() (calls []*db.Call) {
 	calls, b.later = b.later, nil
 	return calls

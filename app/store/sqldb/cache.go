@@ -54,8 +54,8 @@ func (l *lru[K, V]) add(k K, v V, weight int) {
 	l.weight += weight - e.weight
 	e.value, e.weight = v, weight
 	l.link(e)
-	// The newest entry stays even if it alone exceeds the capacity: it is in use now, and would have to be read again
-	// for the next step.
+	// The newest entry stays even if it alone exceeds the capacity: the current step uses it, and the next step would
+	// have to read it again.
 	for l.weight > l.capacity && l.head.prev != e {
 		l.drop(l.head.prev.key)
 	}
@@ -160,7 +160,7 @@ func newCache(history int) *cache {
 	}
 }
 
-// forget removes everything that a batch which was not committed may have changed.
+// forget removes everything that a failed batch may have changed.
 func (c *cache) forget(b *batch) {
 	for id := range b.runs {
 		c.runs.drop(id)
@@ -178,7 +178,7 @@ func (c *cache) forget(b *batch) {
 	c.watermarks = nil
 }
 
-// clear removes everything.
+// clear removes all entries.
 func (c *cache) clear() {
 	c.runs.clear()
 	c.heads.clear()
@@ -331,7 +331,7 @@ func (p *historyTail) trim() {
 	}
 	kept := min(n, maxEvents/2)
 	if p.bytes > maxTailBytes {
-		kept = min(kept, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // assumes that all events have the same size
+		kept = min(kept, int(int64(n)*(maxTailBytes/2)/int64(p.bytes))) // as if all events had the same size
 	}
 	p.bytes = int(int64(p.bytes) * int64(kept) / int64(n))
 	p.events = append([]history.Event(nil), p.events[n-kept:]...)

@@ -129,8 +129,8 @@ func fill(items []*pending, from chan *pending, most int) []*pending {
 	return items
 }
 
-// shutdown runs last: deferred transactions have their results by then, and new calls are refused because the store is
-// closed.
+// shutdown runs when the committer stops. By then deferred transactions have their results, and new calls are refused
+// because the store is closed.
 func (s *Store) shutdown() {
 	s.ending.Wait()
 	errs := []error{s.cfg.Conn.Close(context.Background()), s.cfg.Reads.Close()}

@@ -302,7 +302,7 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 			continue
 		}
 		key := engine.SessionKey{Namespace: d.Next.Namespace, ID: sessions[i].session}
-		// a later transaction of the batch may read it
+		// a later transaction of the batch may read the time of the last activity
 		if s := b.sessions[key]; s != nil && s.Session != nil && s.follow {
 			row := *s.Session
 			recordActivity(&row, attempt.SessionEpoch, attempt.Worker, record.EndedAt(d.Events[k]))

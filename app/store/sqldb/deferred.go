@@ -25,8 +25,8 @@ const (
 // database transaction that is not an app's and cannot be ended by this app.
 const maxDeferral = 10 * time.Second
 
-// patience is how long a lock may block a transaction before the store looks for paused lock owners; asked is the
-// interval between these checks.
+// These are the time for which a lock may block a transaction before the store looks for paused lock owners, and the
+// interval between two such checks.
 const (
 	unblockAfter    = time.Second
 	unblockInterval = 250 * time.Millisecond

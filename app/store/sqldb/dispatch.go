@@ -28,7 +28,7 @@ func (b *batch) route() error {
 		}
 		k := engine.SessionKey{Namespace: r.Namespace, ID: a.SessionID}
 		if s := b.sessions[k]; s != nil && s.Session != nil && s.counted && s.route != "" && !s.deleted {
-			continue // most steps: the session was decided on, and does not differ from its stored row
+			continue // most steps: the decision left the session as it is stored
 		}
 		if keys == nil {
 			keys = map[engine.SessionKey]bool{}
@@ -123,8 +123,7 @@ func (b *batch) dispatchReady() error {
 		var l engine.Lessee
 		if b.s.cfg.Dispatch != nil && !b.s.queues.bounded(QueueKey{o.Namespace, o.Queue, o.Kind}) &&
 			!r.SuspicionOf(t.seq).Limited() {
-			// only claims lease tasks that count towards a limit, and tasks for which the tasks of the process must be
-			// counted
+			// tasks with a limit, and suspects, are leased only by claims, which count under the rows' locks
 			var err error
 			if res, l, err = b.reserve(o, assignment); err != nil {
 				return err

@@ -73,7 +73,7 @@ func (s *Store) evictUnused() {
 		s.evictionTimer = time.NewTimer(evictionRound)
 	default:
 		if r, ok := s.cfg.Conn.(memoryReleaser); ok {
-			_ = r.ReleaseMemory() // if this fails, the memory is not released
+			_ = r.ReleaseMemory() // the next eviction tries it again
 		}
 	}
 }

@@ -66,7 +66,7 @@ func (b *batch) rank(items []*pending) error {
 		list = append(list, ranked{t, k, weight})
 	}
 	slices.SortFunc(list, func(x, y ranked) int {
-		// runs in the order of their transactions, the tasks of one run in the order of their commands
+		// order the runs by their transactions, and the tasks of one run by their commands
 		return cmp.Or(cmp.Compare(order[x.run], order[y.run]), cmp.Compare(x.seq, y.seq))
 	})
 	want := map[tagKey]bool{}

@@ -118,7 +118,7 @@ func (s *statements) guardStatements(d db.Dialect) {
 // its ready tasks.
 var remembered = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks")}
 
-// isSame is the kind of the row which says that a run has not changed since it was cached.
+// isSame is the kind of the row that is returned for a run which has not changed since it was cached.
 const isSame = "same"
 
 // counted are the columns by which a cached session is passed to statements: the version of its row, its owner, the
@@ -130,8 +130,8 @@ var (
 	versionedFlow = []db.Column{db.Text("namespace"), db.Text("workflow_id"), db.Num("version")}
 )
 
-// waitingOf counts the ready tasks of a run; its condition is only the key, so that its index is used. activeOf counts
-// the tasks of a session's owner in the session, readyOf its ready tasks.
+// waitingOf counts the ready tasks of a run. Its condition contains only the key, so that PostgreSQL uses the primary
+// key. activeOf counts the tasks of a session's owner in the session, readyOf its ready tasks.
 const (
 	waitingOf = "(SELECT count(t.route) FROM tasks AS t WHERE t.run_id = k.run_id)"
 	activeOf  = "(SELECT count(*) FROM tasks AS t" +

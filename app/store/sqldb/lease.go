@@ -264,7 +264,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
 		case l.Worker.Explicit: // superseded: it gets no tasks
 			pollers[i].Max = 0
-		default: // a worker that never names its process counts as the newest one
+		default: // a worker that names no process counts as the newest process
 			l.Worker = newest
 		}
 	}

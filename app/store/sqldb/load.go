@@ -292,7 +292,7 @@ func (b *batch) sessionsOf(items []*pending, w *wants) {
 	}
 }
 
-// runsOf returns the runs that a transaction names, by their IDs or as current runs.
+// runsOf returns the runs that a transaction names, by run ID or as the current run of a workflow ID.
 func (b *batch) runsOf(n *store.Keys) []string {
 	runs := n.Runs
 	if n.Current {

@@ -253,8 +253,7 @@ func (s *Store) recall(items []*pending) *batch {
 		if p.transaction == nil {
 			continue
 		}
-		// The clock reading is some moments old. A caller that has a later time from the store advances it to that
-		// time.
+		// The clock was read a moment ago. If a caller has received a later time from the store, use that time.
 		if more := p.transaction.NotBefore.Sub(b.now); more > 0 && more < maxClockAge {
 			b.now, b.decidedAt = b.now.Add(more), b.decidedAt+more.Microseconds()
 		}

@@ -23,7 +23,7 @@ import (
 var errRowsLocked = errors.New("the row is locked by another transaction")
 
 // These types are keys of rows without a key type in package engine. chainKey stands for the sessions of a workflow ID,
-// inheritedKey for the children of its earlier runs: some of these rows are locked.
+// inheritedKey for the children of its earlier runs; a lock of any of these rows counts as a lock of the key.
 type (
 	runKey       string
 	tokenKey     string

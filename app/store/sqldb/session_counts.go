@@ -83,7 +83,7 @@ func (b *batch) loadActivity(keys map[engine.SessionKey]bool) error {
 		row := *s.Session
 		s.Session, s.follow = &row, true
 		activity := func(epoch int64, worker string, at history.Time) { recordActivity(&row, epoch, worker, at) }
-		since := row.LastActivity.Micros() - record.LeadTime.Microseconds() // attempts that ended before do not matter
+		since := row.LastActivity.Micros() - record.LeadTime.Microseconds() // earlier attempts cannot change the result
 		calls = append(calls, &db.Call{Stmt: b.s.st.lastEnded, Args: []any{
 			record.SessionKey(k), since,
 		}, Row: func(v []any) error {

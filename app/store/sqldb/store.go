@@ -126,7 +126,7 @@ type Store struct {
 	settling      bool // a jump of the clock is being handled; only the committer uses it
 	jumps         chan store.ClockJump
 	close         sync.Once
-	ended         error // error of Close; set before done is closed
+	ended         error // the error that Close returns; set before done is closed
 	unusable      chan error
 	outage        outage
 	batch         int64 // number of the last batch that was started
@@ -236,8 +236,8 @@ type pending struct {
 	must        bool            // write the batch even if the transaction changes nothing
 	done        chan struct{}   // closed when the fields below are final
 
-	rank   int64 // rank among the transactions of all classes
-	ranked bool  // it was already in an earlier batch
+	rank   int64 // position in the fair order of all classes
+	ranked bool  // it has a rank from an earlier batch
 
 	ready, readied int // range of the tasks that it made ready, in batch.ready
 

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// unservedColumns are the columns of a stuck mark, with the run as the key.
+// unservedColumns are the key of a run and the columns of its stuck mark.
 var unservedColumns = []db.Column{
 	db.Text("run_id"), db.Text("unserved"), db.Num("unserved_at"), db.Text("unserved_why"),
 }

@@ -78,7 +78,7 @@ func (c *check) stopCheck() error {
 	return c.db.Close()
 }
 
-// missing compares the mark's counter with the last batch in the file and its log.
+// missing compares the counter in the mark with the last batch in the file and its log, to detect missing commits.
 func (d *file) missing(ctx context.Context, db *sql.DB) error {
 	if d.mark.batch == 0 {
 		return nil

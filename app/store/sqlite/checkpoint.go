@@ -59,7 +59,7 @@ func (c *checkpointer) committed(conn any) {
 	select {
 	case c.due <- struct{}{}:
 		c.pages = 0
-	default: // the last one is still to run
+	default: // a checkpoint is already requested
 	}
 }
 

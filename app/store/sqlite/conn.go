@@ -122,7 +122,7 @@ func (c *conn) prepare(s *db.Stmt) (*prepared, error) {
 
 var rollback = &db.Stmt{SQL: "ROLLBACK", Control: true}
 
-// Reset rolls back, and opens a new connection when even that does not work.
+// Reset rolls back, and opens a new connection if the rollback fails.
 func (c *conn) Reset(context.Context) error {
 	if !c.inTx {
 		return nil
@@ -144,7 +144,7 @@ func (c *conn) shut() {
 	_ = c.c.Close()
 }
 
-// Close also ends the check of the file: the connection that is closed last takes the log into the file.
+// Close also ends the check of the file: SQLite checkpoints the log when the last connection is closed.
 func (c *conn) Close(context.Context) error {
 	err := c.check.stopCheck()
 	c.shut()

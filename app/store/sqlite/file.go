@@ -30,8 +30,8 @@ type file struct {
 	mark    mark       // the counter of commits
 }
 
-// here are the database files that this process has open. A second descriptor of one must not be opened, because
-// closing it would drop SQLite's locks.
+// here contains the database files that this process has open. The process must not open a second descriptor of such a
+// file, because closing it would drop SQLite's locks.
 var here struct {
 	sync.Mutex
 	files []*file

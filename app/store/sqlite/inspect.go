@@ -17,7 +17,7 @@ import (
 // the schema together with store.ErrBusy.
 func Inspect(ctx context.Context, path string) (store.Schema, error) {
 	s, err := inspect(ctx, path)
-	if busy := inUse(path); busy != nil { // by another name it may be unreadable: the log is next to the first name
+	if busy := inUse(path); busy != nil { // under another name SQLite finds no log
 		return s, busy
 	}
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	markAt    = 72
 	markSize  = 20
 	markMagic = 0x534a // "SJ"
-	// leastFile is the smallest page, and so the least that a file with a header has.
+	// leastFile is the minimum size of a file with a header: one page of the smallest size.
 	leastFile = 512
 )
 
@@ -115,7 +115,7 @@ func (d *file) checkpointed() {
 	}
 }
 
-// markClosed marks the file as closed. The log then has no work that is missing in the file.
+// markClosed marks the file as closed. The file then contains everything that was in the log.
 func (d *file) markClosed() error {
 	d.marking.Lock()
 	defer d.marking.Unlock()

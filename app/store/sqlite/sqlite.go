@@ -32,7 +32,7 @@ var pragmas = []string{
 	fmt.Sprintf("wal_autocheckpoint(%d)", autocheckpointPages),
 }
 
-// mostPages is the maximum page cache of a connection in KiB, outside of the memory that the Go runtime counts.
+// mostPages is the maximum size of a connection's page cache in KiB. The Go runtime does not count this memory.
 const mostPages = 32 << 10
 
 // pageCache returns the pragma for the page cache of one of five connections. memory is the number of bytes that the

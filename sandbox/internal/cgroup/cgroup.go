@@ -4,7 +4,7 @@
 // a worker has died, the next worker on the host removes its cgroups.
 package cgroup
 
-// Mechanisms that limit a resource.
+// These are the mechanisms that limit a resource.
 const (
 	Two = "cgroup2"
 	One = "cgroup1"
@@ -17,11 +17,11 @@ type Limits struct {
 	Processors float64 // number of processors that it may use at once
 }
 
-// Part is the control of one resource.
+// Part is the control of one resource of a group.
 type Part struct {
-	By     string `json:"by"`   // Two or One
-	Dir    string `json:"dir"`  // the group
-	Parent string `json:"home"` // group of the worker and the supervisors
+	By     string `json:"by"`   // mechanism: Two or One
+	Dir    string `json:"dir"`  // folder of the group
+	Parent string `json:"home"` // folder of the group that contains the worker and the supervisors
 }
 
 // Group holds the control groups of one executor and its descendants, one for each resource that control groups can

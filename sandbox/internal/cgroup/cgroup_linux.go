@@ -27,7 +27,7 @@ const prefix = "sojourn-"
 // controllers are the cgroup controllers that limit executors.
 var controllers = []string{"memory", "pids", "cpu"}
 
-// Weights by which workers and executors share the processors under contention.
+// These are the weights by which workers and executors share the processors when all are busy.
 const (
 	workerWeight   = 1000
 	executorWeight = 50
@@ -35,18 +35,18 @@ const (
 	period         = 100_000
 )
 
-// Tree is where this process makes groups.
+// Tree is the part of the cgroup hierarchy in which this process creates groups.
 type Tree struct {
 	name    string
-	parts   map[string]*Part // by controller: Dir is our folder
-	dirs    []string         // our folders, without duplicates
+	parts   map[string]*Part // by controller; Dir is the folder of this worker
+	dirs    []string         // folders of this worker, without duplicates
 	locks   []*os.File       // mark the folders as in use
 	users   int
 	moved   string // previous group of this process; empty if it was not moved
 	enabled bool   // this pool enabled the controllers for moved's groups
 }
 
-// tree is this process's: being in a group is a matter of whole processes.
+// tree is the tree of this process. It is shared by all pools, because a cgroup contains whole processes.
 var tree struct {
 	sync.Mutex
 	*Tree
@@ -139,12 +139,12 @@ func places(own, mounts string) (homes map[string]string, two string) {
 		root, at := unescaped(f[3]), unescaped(f[4])
 		within := func(path string) string {
 			if strings.HasPrefix(path, "/..") {
-				return "" // outside of the visible namespace
+				return "" // the group is outside of this process's cgroup namespace
 			}
 			if rel, err := filepath.Rel(root, path); err == nil && filepath.IsLocal(rel) {
 				return filepath.Join(at, rel)
 			}
-			return "" // another hierarchy is mounted here
+			return "" // this mount shows another part of the hierarchy
 		}
 		switch super[0] {
 		case "cgroup2":
@@ -181,7 +181,7 @@ func offered(dir string) (have []string) {
 // addV2 creates the folders of cgroup v2. A cgroup that contains processes cannot enable controllers for its children,
 // so this process is first moved into a child.
 func (t *Tree) addV2(home string) error {
-	if os.Geteuid() == 0 { // root may write everywhere, so write access does not show who owns a group
+	if os.Geteuid() == 0 { // root can write to every group, so write access does not show that the group is delegated
 		if _, err := os.Stat("/run/systemd/system"); err == nil && !delegated(home) {
 			return fmt.Errorf("%s belongs to systemd, which does not delegate it; set Delegate=yes", home)
 		}
@@ -216,7 +216,7 @@ func (t *Tree) addV2(home string) error {
 	if err := enable(dir, have); err != nil {
 		return err
 	}
-	_ = write(worker, "cpu.weight", strconv.Itoa(workerWeight)) // there if cpu is
+	_ = write(worker, "cpu.weight", strconv.Itoa(workerWeight)) // exists if the controller cpu is enabled
 	for _, c := range have {
 		t.parts[c] = &Part{By: Two, Dir: dir, Parent: worker}
 	}
@@ -234,7 +234,7 @@ func delegated(dir string) bool {
 	return false
 }
 
-// members names up to three processes of a group.
+// members returns the names of up to three processes in a group, for error messages.
 func members(dir string) string {
 	var names []string
 	for _, pid := range pids(dir) {
@@ -254,7 +254,7 @@ func enable(dir string, have []string) error {
 // addV1 creates the folder of a controller of cgroup v1.
 func (t *Tree) addV1(controller, home string) error {
 	dir := filepath.Join(home, t.name)
-	if !slices.Contains(t.dirs, dir) { // controllers may share one
+	if !slices.Contains(t.dirs, dir) { // several controllers may share a folder
 		sweep(home)
 		if err := t.folder(dir); err != nil {
 			return err
@@ -302,7 +302,7 @@ func (t *Tree) undo() {
 		for _, dir := range t.dirs {
 			_ = write(dir, "cgroup.subtree_control", "-"+strings.Join(offered(dir), " -")) // version 1 has no such file
 		}
-		if t.enabled { // refused as long as another worker has groups there
+		if t.enabled { // the kernel refuses this while another worker has groups there
 			_ = write(t.moved, "cgroup.subtree_control", "-"+strings.Join(offered(t.moved), " -"))
 		}
 		_ = write(t.moved, "cgroup.procs", "0")
@@ -523,7 +523,7 @@ func (g *Group) Use() (int64, bool) {
 	return n, ok
 }
 
-// lot is the maximum number of bytes by which cgroup v1 charges memory at once: a huge page.
+// lot is the maximum number of bytes that cgroup v1 charges at once: a huge page.
 const lot = 2 << 20
 
 // OutOfMemory returns the out-of-memory kills in the group.
@@ -570,7 +570,8 @@ func (g *Group) Throttled() int64 {
 	return n
 }
 
-// MemoryLimit returns the lowest memory limit of the cgroups that this process is in; false means no limit.
+// MemoryLimit returns the lowest memory limit of the cgroups that this process is in; limited is false if there is no
+// limit.
 func MemoryLimit() (least int64, ok bool) {
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
@@ -595,7 +596,7 @@ func write(dir, file, value string) error {
 	return errors.Join(err, f.Close())
 }
 
-// number reads a file of one; "max" is none.
+// number reads a file that contains one number; "max" counts as no number.
 func number(dir, file string) (int64, bool) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {
@@ -605,7 +606,7 @@ func number(dir, file string) (int64, bool) {
 	return n, err == nil
 }
 
-// field reads one of a file of names with numbers.
+// field reads one number from a file with lines of a name and a number.
 func field(dir, file, name string) (int64, bool) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil {

@@ -4,7 +4,7 @@ package cgroup
 
 import "errors"
 
-// Tree is where this process would make groups.
+// Tree has no function on this system, which has no control groups.
 type Tree struct{}
 
 // Open returns an error, since control groups need Linux.
@@ -40,17 +40,17 @@ func (*Group) Kill() {}
 // Remove does nothing.
 func (*Group) Remove() {}
 
-// Use is unknown on this system.
+// Use returns false: this system has no cgroups.
 func (*Group) Use() (int64, bool) { return 0, false }
 
-// OutOfMemory is unknown on this system.
+// OutOfMemory returns no kills: this system has no cgroups.
 func (*Group) OutOfMemory() Killed { return Killed{} }
 
-// Count is unknown on this system.
+// Count returns 0: this system has no cgroups.
 func (*Group) Count() int64 { return 0 }
 
-// Throttled is unknown on this system.
+// Throttled returns 0: this system has no cgroups.
 func (*Group) Throttled() int64 { return 0 }
 
-// MemoryLimit is unknown on this system.
+// MemoryLimit returns no limit: this system has no cgroups.
 func MemoryLimit() (int64, bool) { return 0, false }

@@ -14,7 +14,7 @@ const (
 	loopback    kind = "a loopback"
 	private     kind = "a private"
 	uniqueLocal kind = "a unique local"
-	shared      kind = "a shared" // between a carrier and its customers
+	shared      kind = "a shared" // carrier-grade NAT
 	linkLocal   kind = "a link-local"
 	metadata    kind = "a metadata"
 	multicast   kind = "a multicast"
@@ -23,10 +23,10 @@ const (
 	own         kind = "this machine's own"
 )
 
-// byName reports whether a name on the allow list may resolve to an address of this kind. Other kinds must be allowed
-// by address, because the owner of a name can make it resolve to any address. Reserved IPv4 addresses are allowed:
-// networks whose DNS redirects names, for example to mirrors of registries or to transparent proxies, use them.
-// Reserved IPv6 addresses are not, since they may embed an IPv4 address of any kind.
+// byName reports whether a name on the allow list may resolve to an address of this kind. Addresses of other kinds must
+// be on the allow list themselves, because the owner of a name can make it resolve to any address. Reserved IPv4
+// addresses are allowed: networks whose DNS redirects names, for example to mirrors of registries or to transparent
+// proxies, use them. Reserved IPv6 addresses are not, since they may embed an IPv4 address of any kind.
 func (k kind) byName(a netip.Addr) bool {
 	switch k {
 	case public, loopback, private, uniqueLocal, shared, own:
@@ -107,7 +107,7 @@ func kindOf(a netip.Addr) kind {
 }
 
 // literal parses a host that is an address, in any of the forms that C libraries accept: 127.1, 0x7f.1, 0177.0.0.1 and
-// 2130706433 are 127.0.0.1. No host name ends in a number, so such a host that is not an address is invalid: bad.
+// 2130706433 are 127.0.0.1. No host name ends in a number: if such a host is not an address, bad is true.
 func literal(host string) (a netip.Addr, is, bad bool) {
 	if a, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return a, true, false
@@ -140,7 +140,7 @@ func literal(host string) (a netip.Addr, is, bad bool) {
 	return netip.AddrFrom4([4]byte{byte(all >> 24), byte(all >> 16), byte(all >> 8), byte(all)}), true, false
 }
 
-// number reads one part of such an address: hexadecimal after 0x, octal after 0.
+// number reads one part of an address: hexadecimal after 0x, octal after 0.
 func number(part string) (uint64, error) {
 	lower := strings.ToLower(part)
 	switch {

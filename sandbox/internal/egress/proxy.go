@@ -35,7 +35,7 @@ type Options struct {
 	Logger           zerolog.Logger
 }
 
-// Fixed times and counts.
+// These are fixed times and counts.
 const (
 	dialTime      = 15 * time.Second
 	headerTime    = 10 * time.Second
@@ -182,7 +182,7 @@ func (p *Pass) URL() string {
 	return "http://" + p.id + ":" + p.secret + "@" + at
 }
 
-// Revoke ends the pass and all that is open by it.
+// Revoke ends the pass and closes all its connections.
 func (p *Pass) Revoke() {
 	p.proxy.mu.Lock()
 	if p.proxy.passes[p.id] == p {
@@ -318,7 +318,7 @@ func (p *Pass) dial(ctx context.Context, address string) (net.Conn, error) {
 	var failed error
 	for i, to := range all {
 		attempt, done := ctx, func() {}
-		if end, ok := ctx.Deadline(); ok { // leave time for the other addresses
+		if end, ok := ctx.Deadline(); ok { // reserve time for the remaining addresses
 			attempt, done = context.WithTimeout(ctx, time.Until(end)/time.Duration(len(all)-i))
 		}
 		c, err := (&net.Dialer{}).DialContext(attempt, "tcp", to.String())
@@ -376,7 +376,8 @@ func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
 	out.Wait()
 }
 
-// carry copies until the end of from and then half-closes to.
+// carry copies until the end of from and then half-closes to. => carry copies from one connection to the other until
+// the end of from, and then half-closes to.
 func carry(to net.Conn, from io.Reader) {
 	if _, err := io.Copy(to, from); err != nil {
 		_ = to.Close()
@@ -442,7 +443,7 @@ func (p *Proxy) logRefusal(id string, r *Refused) {
 	}
 }
 
-// respond sends a response with a status and a sentence.
+// respond sends a response with a status and an explanation.
 func respond(w http.ResponseWriter, status int, sentence string) {
 	if t, ok := w.(*tunnelRefusal); ok {
 		t.respond(status, sentence)
@@ -454,7 +455,7 @@ func respond(w http.ResponseWriter, status int, sentence string) {
 	_, _ = io.WriteString(w, sentence+"\n")
 }
 
-// tunnelRefusal also writes the sentence into the status line, because many clients show only that line of a refused
+// tunnelRefusal also writes the explanation into the status line, because many clients show only that line of a refused
 // CONNECT.
 type tunnelRefusal struct{ http.ResponseWriter }
 

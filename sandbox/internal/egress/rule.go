@@ -34,7 +34,7 @@ func (r *Refused) Error() string {
 // may allow addresses that are not public.
 type Entry struct {
 	name   string
-	prefix netip.Prefix // a single address has all bits
+	prefix netip.Prefix // a single address is a prefix of full length
 	port   uint16       // 0 for any
 }
 
@@ -97,7 +97,7 @@ func (e Entry) covers(host string, a netip.AddrPort, k kind) bool {
 // rule decides which addresses are allowed.
 type rule struct {
 	allow    []Entry
-	closed   []endpoint // closed whatever the list contains: the app, and the proxy
+	closed   []endpoint // refused even if the allow list contains them: the app, and the proxy
 	resolver Resolver
 	machine  func() ([]netip.Addr, error) // the machine's own addresses
 
@@ -109,10 +109,10 @@ type rule struct {
 type endpoint struct {
 	host  string
 	port  uint16
-	owner string // such as: that is the app's address
+	owner string // for messages, such as "that is the app's address"
 }
 
-// lookup is the result of resolving a closed name, and its time.
+// lookup is the cached result of resolving a closed name, and its time.
 type lookup struct {
 	addrs []netip.Addr
 	at    time.Time
@@ -205,9 +205,9 @@ func (r *rule) check(ctx context.Context, name string, port uint16) ([]netip.Add
 	return all, nil
 }
 
-// isClosed returns whose closed address this is, or an empty string. An app on this machine is closed at all addresses
-// of the machine, since it may listen at all of them. An app whose name cannot be resolved is closed at its port on all
-// addresses.
+// isClosed returns the owner of a closed address, or "" if the address is not closed. An app on this machine is closed
+// at all addresses of the machine, since it may listen on all of them. An app whose name cannot be resolved is closed
+// at its port on all addresses.
 func (r *rule) isClosed(ctx context.Context, to netip.AddrPort, ours func(netip.Addr) bool) string {
 	for _, e := range r.closed {
 		if e.port != to.Port() {
@@ -240,7 +240,7 @@ func (r *rule) addresses(ctx context.Context, host string) []netip.Addr {
 	}
 	fresh := lookup{at: time.Now(), addrs: known.addrs}
 	for _, a := range found {
-		if a = a.Unmap(); !slices.Contains(fresh.addrs, a) { // a name with a new address leaves its old one closed
+		if a = a.Unmap(); !slices.Contains(fresh.addrs, a) { // after a change of DNS, the old address stays closed
 			fresh.addrs = append(slices.Clip(fresh.addrs), a)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// throttle is the least time between two progress frames, or two heartbeats, of one call.
+// throttle is the minimum time between two progress frames, or two heartbeats, of one call.
 const throttle = 100 * time.Millisecond
 
 // Call is a call from the view of its handler, without the input.
@@ -41,7 +41,7 @@ func (c *Call) Heartbeat() {
 	}
 }
 
-// Progress reports how far the call is, in JSON. Of more than ten a second only the latest is sent.
+// Progress reports the progress of the call as JSON. At most ten reports per second are sent, the latest ones.
 func (c *Call) Progress(value []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -75,7 +75,8 @@ func (c *Call) finish(last frame.Frame) {
 	if c.pending != nil {
 		c.server.trySend(frame.Frame{Header: frame.Header{T: frame.Progress, ID: c.id}, Body: c.pending})
 	}
-	if err := c.server.send(last); err != nil { // too large to send: the worker must still receive the end
+	// The frame is too large, but the worker must learn that the call has ended.
+	if err := c.server.send(last); err != nil {
 		no := false
 		c.server.trySend(frame.Frame{Header: frame.Header{
 			T: frame.Error, ID: c.id, Type: string(

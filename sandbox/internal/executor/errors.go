@@ -25,7 +25,7 @@ const (
 	ProtocolError    ErrorType = "ProtocolError"    // the executor broke the protocol and was killed
 	// the executor no longer has the code; the pool sends it again, callers never see this
 	NeedCode ErrorType = "NeedCode"
-	// no executor is available: at capacity, draining, no such runtime or handler
+	// no executor is available: the pool is full or drains, or the runtime or the handler does not exist
 	Unavailable ErrorType = "Unavailable"
 	Lost        ErrorType = "SessionLost" // in the protocol only: Go callers receive a [*SessionLost]
 )
@@ -38,7 +38,7 @@ type Error struct {
 	Stack     string          `json:"stack,omitempty"`
 	Retryable bool            `json:"retryable"`
 	Details   json.RawMessage `json:"details,omitempty"` // attached by the handler, or facts such as {"exit_code":3}
-	// path that the handler was refused; the worker knows whether by its isolation
+	// path to which access was denied; the worker determines whether its isolation denied it
 	Denied string `json:"-"`
 }
 
@@ -100,10 +100,10 @@ type SessionLost struct {
 	Session        string
 	EpochRequested int64     // epoch of the call
 	EpochNow       int64     // the current epoch; 0 if there is none
-	Cause          Cause     // why
+	Cause          Cause     // reason for the loss
 	When           time.Time // time at which the state was lost
-	Message        string    // text for display: the crash's exit, the missing key; may be empty
-	Stack          string    // stack where a handler declared it
+	Message        string    // text for display, such as the exit of a crash or the missing key; may be empty
+	Stack          string    // stack at which the handler reported the loss
 }
 
 func (e *SessionLost) Error() string {

@@ -12,10 +12,11 @@ import (
 
 // Invocation is a call of an activity in an executor for one attempt.
 type Invocation struct {
-	ID       string    // unique among the calls in flight, for people and logs
-	Activity string    // the activity's name; finds the handler
-	Entry    string    // function within the handler; empty means main
-	Export   string    // in place of a call: the value that the handler's file exports under this name, null for none
+	ID       string // unique among the calls in flight; for logs
+	Activity string // name of the activity, which selects the handler
+	Entry    string // function within the handler; empty means main
+	// If set, the executor returns the value that the handler's file exports under this name, null for none.
+	Export   string
 	Hash     string    // content hash of the handler's code; empty: the current code
 	Session  *Session  // the session that the call runs in; nil: none
 	Attempt  int       // from 1
@@ -25,14 +26,14 @@ type Invocation struct {
 	Input []byte // the arguments: one encoded array; must not be modified
 	// LastHeartbeat has the heartbeat details of an earlier attempt, as JSON {details, at, attempt_number}; nil: none.
 	LastHeartbeat []byte
-	Fresh         bool // outside sessions: in a process that no call ran in before
-	// start again under an epoch whose state was lost: set by the recovery policy, never for an ordinary call
+	Fresh         bool // outside sessions: run the call in a new process
+	// the call may start with new state under an epoch whose state was lost; set only for rebuilds
 	Rebuild bool
 	// Suspect reports that an executor ended while an earlier attempt of this call and other calls ran in it.
 	Suspect bool
 }
 
-// Session names the session, with its epoch, to which a call belongs.
+// Session is the session to which a call belongs, with its epoch.
 type Session struct {
 	ID     string
 	Epoch  int64
@@ -52,7 +53,7 @@ type Handlers map[string]Handler
 
 type callKey struct{}
 
-// From returns the call that ctx belongs to, or nil when ctx is not one of a handler.
+// From returns the call to which ctx belongs, or nil if ctx is not the context of a handler.
 func From(ctx context.Context) *Call {
 	c, _ := ctx.Value(callKey{}).(*Call)
 	return c

@@ -17,7 +17,7 @@ const (
 	maxLeakedDescriptors = 64
 )
 
-// process is the part of surroundings that differs between operating systems.
+// process is the part of processState that differs between operating systems.
 type process struct {
 	umask  int
 	polled []unix.PollFd

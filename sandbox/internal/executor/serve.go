@@ -37,8 +37,8 @@ func Serve(handlers Handlers) error {
 	return (&server{conn: conn, handlers: handlers, exclusive: true}).serve()
 }
 
-// ServeConn is [Serve] on an existing connection, which it closes. The process may have other work, so its state is not
-// restored between calls.
+// ServeConn is like [Serve], but uses an existing connection, which it closes. The process may have other work, so its
+// state is not restored between calls.
 func ServeConn(conn net.Conn, handlers Handlers) error {
 	return (&server{conn: conn, handlers: handlers}).serve()
 }
@@ -75,14 +75,14 @@ type server struct {
 	state     *State
 	// initial is the state of the process before any call; nil: the process is not restored
 	initial *processState
-	undo    sync.Mutex // held while the process is restored, so that no call begins meanwhile
+	undo    sync.Mutex // held while the state of the process is restored: no call may begin meanwhile
 	running sync.WaitGroup
 
-	// heartbeat details for the call with this id, whose frame is the next one
+	// ID of the next call, and the heartbeat details for it
 	lastHeartbeatID string
 	lastHeartbeat   []byte
 
-	out sync.Mutex // one frame at a time; guards buf
+	out sync.Mutex // held while a frame is written; guards buf
 	buf []byte
 
 	mu    sync.Mutex // guards calls
@@ -227,7 +227,7 @@ func (s *server) run(ctx context.Context, inv Invocation) (output []byte, err er
 	return h(ctx, inv)
 }
 
-// failure returns the frame that reports err. An error that only passes on the end of ctx is reported as a cancellation
+// failure returns the frame that reports err. If err only reports that ctx has ended, the frame reports a cancellation
 // or a deadline.
 func failure(ctx context.Context, id string, err error) frame.Frame {
 	var typed *Error

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// State stores values of a session between calls. It lives as long as the executor process, is never serialized, and is
-// safe for concurrent use.
+// State stores values of a session between calls. It exists until the executor process ends, is never serialized, and
+// is safe for concurrent use.
 type State struct {
 	ID    string
 	Epoch int64
@@ -26,7 +26,7 @@ type making struct {
 	err   error
 }
 
-// Get returns the value kept under key.
+// Get returns the value stored under key.
 func (s *State) Get(key string) (any, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -44,8 +44,8 @@ func (s *State) Set(key string, v any) {
 	s.values[key] = v
 }
 
-// Require returns the value kept under key, or a [*SessionLost] with cause declared. A handler that returns that error
-// starts the session's recovery policy.
+// Require returns the value stored under key, or a [*SessionLost] with cause declared. A handler that returns that
+// error starts the session's recovery policy.
 func (s *State) Require(key string) (any, error) {
 	if v, ok := s.Get(key); ok {
 		return v, nil
@@ -93,8 +93,8 @@ func (s *State) GetOrCreate(ctx context.Context, key string, fn func(context.Con
 	return m.value, m.err
 }
 
-// OnClose registers fn to run when the session closes in good order. All hooks together have five seconds; the last
-// registered runs first. A crash runs none.
+// OnClose registers fn to run when the session is closed. The functions run in reverse order of registration and have
+// five seconds together. After a crash none of them runs.
 func (s *State) OnClose(fn func(context.Context)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

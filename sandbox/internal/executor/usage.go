@@ -8,14 +8,14 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// spent returns the processor time the whole process has used and the most memory it ever had resident, in bytes.
+// spent returns the processor time of the whole process and its maximum resident memory so far, in bytes.
 func spent() (cpu time.Duration, rss int64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, 0
 	}
 	rss = int64(u.Maxrss)         //nolint:unconvert // an int32 on some machines
-	if runtime.GOOS != "darwin" { // kilobytes everywhere else
+	if runtime.GOOS != "darwin" { // other systems report kilobytes
 		rss <<= 10
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), rss

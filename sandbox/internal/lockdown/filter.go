@@ -9,25 +9,25 @@ type instruction struct {
 	k      uint32
 }
 
-// Operations of filter programs.
+// These are the operations of filter programs.
 const (
 	opLoad    = 0x20 // loads a word of the call
 	opAnd     = 0x54
-	opEqual   = 0x15 // jumps
+	opEqual   = 0x15 // conditional jumps
 	opAtLeast = 0x35
 	opAnySet  = 0x45
 	opReturn  = 0x06
 )
 
-// Offsets of the input of a filter, and its results.
+// These are offsets in the input of a filter, and the filter's results.
 const (
 	atNumber = 0
 	atArch   = 4
 	atArgs   = 16 // eight bytes each, low half first on both architectures
 
 	actionAllow = 0x7fff0000
-	actionKill  = 0x80000000 // the whole process
-	actionError = 0x00050000 // with an error number
+	actionKill  = 0x80000000 // kills the whole process
+	actionError = 0x00050000 // the call returns an error number
 )
 
 const (
@@ -37,29 +37,29 @@ const (
 	firstX32Call = 0x40000000
 )
 
-// Flags and commands that the filter checks.
+// These are flags and commands that the filter checks.
 const (
-	// mount cgroup uts ipc user pid net
+	// mount, cgroup, UTS, IPC, user, PID and network namespaces
 	newNamespaces = 0x00020000 | 0x02000000 | 0x04000000 | 0x08000000 | 0x10000000 | 0x20000000 | 0x40000000
-	// TIOCSTI: types on the terminal
+	// TIOCSTI inserts input into the terminal
 	ttyInput = 0x5412
-	// TIOCLINUX: pastes on the console
+	// TIOCLINUX can paste text on the console
 	ttyConsole = 0x541c
 
-	// F_SETLEASE: delays processes that open a file for writing by up to lease-break-time (45 s), also if the executor
+	// F_SETLEASE delays processes that open a file for writing by up to lease-break-time (45 s), also if the executor
 	// can only read the file F
 	setLease = 1024
-	// PR_SET_DUMPABLE: makes a process unreadable for other processes of its user
+	// PR_SET_DUMPABLE can make a process unreadable for other processes of its user
 	setDumpable = 4
-	// PRIO_USER, IOPRIO_WHO_USER: all processes of a user
+	// PRIO_USER and IOPRIO_WHO_USER select all processes of a user
 	prioUser, ioprioUser = 2, 3
 
 	unixFamily, inetFamily, inet6Family, netlinkFamily = 1, 2, 10, 16
 	streamType, datagramType, typeMask                 = 1, 2, 0xf
 	tcpProtocol                                        = 6
-	// MSG_FASTOPEN: connects while it sends, which Landlock does not check
+	// MSG_FASTOPEN connects while it sends, which Landlock does not check
 	fastOpen = 0x20000000
-	// TCP_ULP: changes the type of a socket, for example to SMC, whose connections Landlock does not check
+	// TCP_ULP changes the type of a socket, for example to SMC, whose connections Landlock does not check
 	otherProtocol = 31
 )
 
@@ -95,7 +95,7 @@ func (r Rules) filter(arch string) ([]instruction, error) {
 		p.arg(1)
 		p.when(opEqual, setLease, actionError|errPerm)
 	})
-	p.call(callPrlimit, actionAllow, func() { // for another process the kernel checks only its user
+	p.call(callPrlimit, actionAllow, func() { // the kernel allows it for all processes of the same user
 		p.arg(0)
 		p.unless(0, actionError|errPerm)
 	})
@@ -165,7 +165,8 @@ func (r Rules) sockets(p *program) {
 		p.block(family, actionError|errAccess, func() {
 			p.arg(1)
 			p.code = append(p.code, instruction{code: opAnd, k: typeMask})
-			if len(r.Ports) > 0 { // of stream sockets only TCP: Landlock does not check others, such as MPTCP
+			// Allow only TCP as stream sockets, because Landlock does not check others, such as MPTCP.
+			if len(r.Ports) > 0 {
 				p.unless(streamType, actionError|errAccess)
 				p.arg(2)
 				p.when(opEqual, 0, actionAllow)
@@ -177,13 +178,13 @@ func (r Rules) sockets(p *program) {
 		})
 	}
 	p.block(netlinkFamily, actionError|errAccess, func() {
-		// lists the addresses of interfaces, which libraries request before they connect
+		// netlink lists the addresses of interfaces, which libraries read before they connect
 		p.arg(2)
 		p.when(opEqual, 0, actionAllow)
 	})
 }
 
-// program is a filter while it is written.
+// program is a filter program under construction.
 type program struct {
 	code []instruction
 	of   func(number) int

@@ -1,6 +1,6 @@
 package lockdown
 
-// Rights on files, in the bits of the kernel's interface.
+// These are the rights on files, as bits of the kernel's interface.
 const (
 	execute = 1 << iota
 	writeFile
@@ -21,19 +21,20 @@ const (
 	resolveUnix
 )
 
-// Rights that make sense for something that is not a folder; the kernel refuses a rule on one that has others.
+// ofFiles are the rights that apply to a file that is not a folder. The kernel refuses a rule with other rights for
+// such a file.
 const ofFiles = execute | writeFile | readFile | truncate | ioctlDev | resolveUnix
 
-// Scopes of a Landlock domain.
+// These are the scopes of a Landlock domain.
 const (
 	scopeAbstract = 1 << iota
 	scopeSignal
 )
 
-// connectPort is the right to connect to a port of TCP.
+// connectPort is the right to connect to a TCP port.
 const connectPort = 1 << 1
 
-// ofPort is the kind of a rule about a port.
+// ofPort is the type of a port rule.
 const ofPort = 2
 
 // portRule is a port rule in the kernel's layout.
@@ -46,7 +47,7 @@ type ruleset struct {
 	scoped uint64
 }
 
-// rulesetOf denies all rights that an ABI can deny.
+// rulesetOf returns the ruleset that denies all rights that an ABI version can deny.
 func rulesetOf(abi int) ruleset {
 	s := ruleset{files: makeSym<<1 - 1}
 	for _, later := range []struct {
@@ -76,10 +77,11 @@ func (r Rules) ruleset() ruleset {
 type fileRule struct {
 	path   string
 	rights uint64
-	needed bool // a missing path is an error and not ignored
+	needed bool // a missing path is an error; other missing paths are ignored
 }
 
-// fileRules returns the Landlock rules for files. Rights an ABI does not know are left out when the rule is added.
+// fileRules returns the Landlock rules for files. Rights that the kernel's ABI version does not know are removed when
+// the rule is added.
 func (r Rules) fileRules() []fileRule {
 	var all []fileRule
 	for _, path := range r.Read {

@@ -19,7 +19,7 @@ func Offered() Kernel {
 	); errno == 0 {
 		k.Landlock = int(abi)
 	}
-	// Without a program nothing is installed: a kernel that supports filters returns EFAULT.
+	// A call without a program installs nothing; a kernel that supports filters returns EFAULT.
 	const setFilter = unix.SECCOMP_SET_MODE_FILTER
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, setFilter, 0, 0)
 	_, known := architectures[runtime.GOARCH]
@@ -73,7 +73,7 @@ func (r Rules) enclose() error {
 	return nil
 }
 
-// allow adds a rule for the file or folder that is now at a path.
+// allow adds a rule for the file or folder that currently exists at a path.
 func allow(rules int, set ruleset, f fileRule) error {
 	fd, err := unix.Open(f.path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -7,7 +7,7 @@ import "errors"
 // Offered returns no features.
 func Offered() Kernel { return Kernel{} }
 
-// Raise refuses rules that cannot be kept here.
+// Raise returns an error for rules that this system cannot enforce.
 func Raise(r Rules) error {
 	if r.Landlock > 0 || r.Filter || len(r.Ports) > 0 {
 		return errors.New("this system has neither Landlock nor seccomp")
@@ -15,5 +15,5 @@ func Raise(r Rules) error {
 	return nil
 }
 
-// OnOwnThread runs fn.
+// OnOwnThread runs fn on the current thread.
 func OnOwnThread(fn func()) { fn() }

@@ -14,18 +14,18 @@ import (
 
 // Rules lists the resources that a thread and its descendants may use.
 type Rules struct {
-	Read []string `json:"read,omitempty"` // files and trees: open for reading, list, execute
+	Read []string `json:"read,omitempty"` // files and folders, with everything below: open for reading, list, execute
 	// files and folders with full access, except that devices cannot be created; they must exist
 	Write   []string `json:"write,omitempty"`
-	Devices []string `json:"devices,omitempty"` // device files: read and write
+	Devices []string `json:"devices,omitempty"` // device files that may be read and written
 	Inet    bool     `json:"inet,omitempty"`    // IPv4 and IPv6 sockets, TCP and UDP; false: none
-	// Ports leave of Inet only TCP, and of that only connections to these ports, of whichever machine. It needs ABI 4.
+	// Ports restricts Inet to TCP connections to these ports, on any machine. It needs Landlock ABI 4.
 	Ports []uint16 `json:"ports,omitempty"`
 	// NoMemoryFiles refuses files in memory (memfd), whose pages count towards no process as long as they are not
 	// mapped.
 	NoMemoryFiles bool `json:"no_memory_files,omitempty"`
 
-	// Landlock ABI to use, at most the offered one; 0 restricts neither files nor processes
+	// version of the Landlock ABI to use, at most the offered one; 0: files and processes are not restricted
 	Landlock int  `json:"landlock,omitempty"`
 	Filter   bool `json:"filter,omitempty"` // filter system calls; Inet has no effect without it
 }
@@ -36,17 +36,17 @@ type Kernel struct {
 	Filter   bool // seccomp filters
 }
 
-// Landlock ABIs, named by the feature that they introduced.
+// These are Landlock ABI versions, named by the feature that they introduced.
 const (
 	abiRename   = 2 // moving between folders
-	abiTruncate = 3 // cutting files off
+	abiTruncate = 3 // truncating files
 	abiNet      = 4 // ports of TCP
-	abiIoctl    = 5 // commands to devices
+	abiIoctl    = 5 // ioctl commands to devices
 	abiScope    = 6 // signals and abstract sockets
-	abiUnix     = 9 // sockets with a name in a folder
+	abiUnix     = 9 // Unix sockets in the file system
 )
 
-// HoldsTruncate reports whether the rules prevent truncating readable files.
+// HoldsTruncate reports whether the rules prevent truncating files that are only readable.
 func (r Rules) HoldsTruncate() bool { return r.Landlock >= abiTruncate }
 
 // HoldsPorts reports whether the kernel can restrict a program to TCP ports.
@@ -81,7 +81,7 @@ func Below(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, strings.TrimSuffix(folder, "/")+"/")
 }
 
-// real returns a path with the links of its existing part resolved.
+// real returns a path with the symbolic links in its existing part resolved.
 func real(path string) string {
 	path = filepath.Clean(path)
 	if followed, err := filepath.EvalSymlinks(path); err == nil {

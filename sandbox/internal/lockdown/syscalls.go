@@ -12,8 +12,8 @@ const absent = -1
 // fallbacks for new system calls, and their risks were not reviewed.
 const newest = 471
 
-// refused has the system calls that return EPERM with any arguments. No handler needs them, and each gives access to
-// the kernel or to other processes, or leaves the sandbox.
+// refused has the system calls that return EPERM with any arguments. No handler needs them, and each is a way to reach
+// the kernel or other processes.
 var refused = []number{
 	// Mounts.
 	{"mount", 165, 40},
@@ -32,7 +32,7 @@ var refused = []number{
 	{"file_setattr", 469, 469}, // it takes a path that Landlock does not check
 	{"pivot_root", 155, 41},
 	{"chroot", 161, 51},
-	// Namespaces; with them a program without privileges gets new parts of the kernel to attack.
+	// Namespaces: they give a program without privileges access to more parts of the kernel.
 	{"unshare", 272, 97},
 	{"setns", 308, 268},
 	// Other processes.
@@ -76,7 +76,7 @@ var refused = []number{
 	{"inotify_init", 253, absent},
 	{"inotify_init1", 294, 26},
 	{"inotify_add_watch", 254, 27},
-	// Files without a path.
+	// Access to files without a path.
 	{"open_by_handle_at", 304, 265},
 	// System calls that affect the whole machine.
 	{"kexec_load", 246, 104},
@@ -101,7 +101,7 @@ var refused = []number{
 	{"vhangup", 153, 58},
 	{"iopl", 172, absent},
 	{"ioperm", 173, absent},
-	// Waiting for others to connect.
+	// Listening for connections.
 	{"listen", 50, 201},
 }
 
@@ -127,7 +127,7 @@ var (
 )
 
 // scheduling are the calls that change the scheduling of a thread, whose ID is the first argument. The kernel allows
-// them for all threads of the same user, which may include the worker's.
+// them for all threads of the same user, including the worker's if it has the same user.
 var scheduling = []number{
 	{"sched_setaffinity", 203, 122},
 	{"sched_setscheduler", 144, 119},

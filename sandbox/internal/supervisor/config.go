@@ -17,14 +17,14 @@ import (
 // supervisors of a dead worker by both, also those of older releases, so the text of Name must not change.
 const Name = "sojourn-minder"
 
-// Descriptors of a supervisor next to the standard three.
+// These are the descriptors of a supervisor besides the standard three.
 const (
 	controlFD  = 3 // the executor's control socket, passed on
-	lifelineFD = 4 // stream socket to the worker: configuration and orders down, facts up
-	roomFD     = 5 // memory that the worker and the executor both have, passed on as the executor's fourth
+	lifelineFD = 4 // stream socket to the worker, which sends the configuration and orders and receives facts
+	roomFD     = 5 // memory shared by worker and executor, passed on as the executor's fourth
 )
 
-// Config is the first line the worker writes on the lifeline, in JSON.
+// Config is the first line that the worker writes to the lifeline, as JSON.
 type Config struct {
 	Path string   `json:"path"` // program to start
 	Args []string `json:"args"` // arguments, starting with the program's name
@@ -41,30 +41,30 @@ type Config struct {
 	ScratchBytes int64 `json:"scratch_bytes"` // bytes in Dir; 0 for no limit
 	ScratchFiles int   `json:"scratch_files"` // files and folders in Dir; 0 for no limit
 
-	Room     bool            `json:"room,omitempty"` // the executor has a room
+	Room     bool            `json:"room,omitempty"` // there is shared memory at roomFD
 	User     int             `json:"user,omitempty"` // user and group of the executor; 0 for the supervisor's
 	Lockdown *lockdown.Rules `json:"wall,omitempty"` // restrictions of the executor; nil: none
 
-	// control group of the executor from its first instruction; nil for that of the supervisor. The watchdog does not
-	// check limits that a group enforces
+	// control group in which the executor starts; nil: the supervisor's group. The watchdog does not check limits that
+	// a group enforces
 	Group *cgroup.Group `json:"group,omitempty"`
 }
 
-// Orders the worker writes on the lifeline after the configuration, one byte each.
+// These are the orders that the worker sends over the lifeline after the configuration, one byte each.
 const (
-	OrderBusy  = 'b' // a call runs: watch closely
+	OrderBusy  = 'b' // a call runs: check the limits often
 	OrderIdle  = 'i' // no call runs
 	OrderTerm  = 't' // SIGTERM to the executor's process group
 	OrderKill  = 'k' // kill everything and end
 	OrderCount = 'n' // respond with a count fact
 )
 
-// Kinds of [Fact].
+// These are the kinds of [Fact].
 const (
 	FactStarted = "started" // PID; or Error when the program could not be started
 	FactMemory  = "memory"  // Bytes: resident memory changed, or a heartbeat while a call runs
-	FactCount   = "count"   // Count: live descendants, the executor included
-	FactOOM     = "oom"     // Bytes: over the memory limit, enforced by By; all processes are being killed
+	FactCount   = "count"   // Count: live descendants, including the executor
+	FactOOM     = "oom"     // the memory limit was exceeded (Bytes); By enforced it, and all processes are being killed
 	FactQuota   = "quota"   // Error names the limit; all processes are being killed
 	FactEnd     = "end"     // the executor and all descendants have ended; the last fact
 )
@@ -72,7 +72,7 @@ const (
 // Watchdog is the name of the supervisor as the mechanism that enforces a limit.
 const Watchdog = "watchdog"
 
-// EndUnreported is the end of an executor whose supervisor ended first: nothing else is known.
+// EndUnreported is the end of an executor whose supervisor ended first, so that nothing else is known.
 var EndUnreported = Fact{Exit: -1, Signal: int(syscall.SIGKILL)}
 
 // Fact is a message of the supervisor, one line of JSON on the lifeline.
@@ -86,6 +86,7 @@ type Fact struct {
 	Around bool   `json:"around,omitempty"` // with oom: the limit was that of the machine or of a parent group
 	Exit   int    `json:"exit"`             // exit code of the executor, with end; -1: it was ended by a signal
 	Signal int    `json:"signal,omitempty"` // signal that ended the executor
-	Peak   int64  `json:"peak,omitempty"`   // most resident bytes seen, with end
-	Extra  int    `json:"extra,omitempty"`  // descendants that outlived the executor and were killed or reaped, with end
+	Peak   int64  `json:"peak,omitempty"`   // maximum of resident bytes, with end
+	// Descendants that outlived the executor and were killed or reaped, with end.
+	Extra int `json:"extra,omitempty"`
 }

@@ -22,7 +22,7 @@ import (
 // marked close-on-exec; inherited ones are not.
 func closeInherited(keep int) {
 	entries, err := os.ReadDir("/proc/self/fd")
-	if err != nil { // no /proc: mark all, so that at least the executor gets none
+	if err != nil { // without /proc, mark all as close-on-exec: at least the executor does not inherit them
 		_ = unix.CloseRange(uint(keep+1), ^uint(0), unix.CLOSE_RANGE_CLOEXEC)
 		return
 	}
@@ -92,7 +92,7 @@ func asUser(user int, fn func()) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	for _, id := range []int{user, 0} {
-		// These calls return the previous ID and no error. If they fail, fn can read less.
+		// These calls return the previous ID and no error. If they fail, fn can read fewer files.
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSGID, uintptr(id), 0, 0)
 		_, _, _ = unix.RawSyscall(unix.SYS_SETFSUID, uintptr(id), 0, 0)
 		if id == user {
@@ -101,7 +101,7 @@ func asUser(user int, fn func()) {
 	}
 }
 
-// maxThreads is RLIMIT_NPROC, which the kernel counts by user.
+// maxThreads is RLIMIT_NPROC, which limits the threads of a user.
 const maxThreads = unix.RLIMIT_NPROC
 
 // killUser kills all processes of an executor's separate user in one system call, so that none can fork meanwhile, as
@@ -113,7 +113,7 @@ func killUser(user int) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and the thread ends with this
+		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
 		if become(user) == nil {
 			_ = syscall.Kill(-1, syscall.SIGKILL)
 		}
@@ -146,8 +146,8 @@ var hasChildren = func() bool {
 	return err == nil
 }()
 
-// descendants returns the live processes under this process, including the executor. It stops once it has found more
-// than most; 0 means all.
+// descendants returns the live processes under this process, including the executor. It stops after it has found more
+// than most; 0: no limit.
 func descendants(_, most int) []int { return below(os.Getpid(), most) }
 
 // End kills a supervisor that does not react, and all its descendants. It kills the descendants first, while they still
@@ -263,8 +263,8 @@ func hasHome(pid int, with string) bool {
 	return err == nil && bytes.Contains(append([]byte{0}, environ...), []byte("\x00HOME="+with))
 }
 
-// below returns the descendants of a process, including zombies. It stops once it has found more than most; 0 means
-// all.
+// below returns the descendants of a process, including zombies. It stops after it has found more than most; 0: no
+// limit.
 func below(parent, most int) []int {
 	if !hasChildren {
 		return belowByParent(parent)
@@ -381,7 +381,7 @@ func usageOf(pid int) (u usage) {
 	}
 	for line := range bytes.Lines(status) {
 		name, rest, _ := bytes.Cut(line, []byte(":"))
-		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" ")) // and kB
+		number, _, _ := bytes.Cut(bytes.TrimSpace(rest), []byte(" ")) // the unit kB follows
 		switch string(name) {
 		case "VmRSS":
 			u.resident, _ = strconv.ParseInt(string(number), 10, 64)
@@ -395,8 +395,8 @@ func usageOf(pid int) (u usage) {
 	return u
 }
 
-// proportionalBytes returns the proportional set size of a process: a page that n processes share counts as an nth. A
-// process that has ended has none.
+// proportionalBytes returns the proportional set size of a process: a page that n processes share counts with 1/n of
+// its size. It is 0 for a process that has ended.
 func proportionalBytes(pid int) (int64, bool) {
 	rollup, err := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	if err != nil {
@@ -404,7 +404,7 @@ func proportionalBytes(pid int) (int64, bool) {
 	}
 	for line := range bytes.Lines(rollup) {
 		if rest, ok := bytes.CutPrefix(line, []byte("Pss:")); ok {
-			fields := bytes.Fields(rest) // the number, and kB
+			fields := bytes.Fields(rest) // the number and its unit, kB
 			if len(fields) == 0 {
 				return 0, false
 			}
@@ -424,7 +424,7 @@ func nameless(pids []int) (memory, disk int64) {
 		dir := fmt.Sprintf("/proc/%d/fd", pid)
 		open, err := os.Open(dir)
 		if err != nil {
-			continue // it has ended
+			continue // the process has ended
 		}
 		names, _ := open.Readdirnames(-1)
 		_ = open.Close()

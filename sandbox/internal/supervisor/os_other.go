@@ -36,7 +36,7 @@ func dup(from, to int) error { return syscall.Dup2(from, to) }
 
 func tasks() int { return 0 }
 
-// descendants returns the executor when it still lives.
+// descendants returns the executor if it is alive.
 func descendants(pid, _ int) []int {
 	if syscall.Kill(pid, 0) == nil {
 		return []int{pid}
@@ -50,13 +50,13 @@ func End(pid int) {
 	_ = syscall.Kill(pid, syscall.SIGKILL)
 }
 
-// Stopped does not know.
+// Stopped returns false: this system does not show whether a process is stopped.
 func Stopped(int) bool { return false }
 
 // KillOrphans does nothing, since the processes of an executor cannot be found.
 func KillOrphans(string, int) {}
 
-// EndAll does nothing, for the same reason.
+// EndAll does nothing, since the processes of an executor cannot be found.
 func EndAll(string) {}
 
 // ReapOrphans does nothing.

@@ -87,7 +87,7 @@ func (m *supervisor) start() error {
 		return err
 	}
 	setOOMScoreAdj(os.Getpid(), supervisorScore)
-	// the limit of threads of its separate user; the watchdog, if fast enough, ends them at half of it
+	// the kernel's limit of threads for the executor's user; the watchdog ends the executor at half of it
 	most := int64(-1)
 	if m.User > 0 && m.Threads > 0 {
 		most = 2 * int64(m.Threads)
@@ -115,7 +115,7 @@ func (m *supervisor) start() error {
 	if err := m.Group.Enter(); err != nil {
 		return fmt.Errorf("enter the control group: %w", err)
 	}
-	if m.Lockdown != nil { // started as the current user: another user may be unable to open the path
+	if m.Lockdown != nil { // opened before the change of user: another user may be unable to open the path
 		if err := lockdown.Raise(*m.Lockdown); err != nil {
 			return err
 		}
@@ -134,7 +134,7 @@ func (m *supervisor) start() error {
 		return fmt.Errorf("start %s: %w", m.Path, err)
 	}
 	returned := make(chan error)
-	go func() { // on another thread: this thread has given up these rights
+	go func() { // on another thread, because this thread has dropped the necessary rights
 		setOOMScoreAdj(m.pid, executorScore)
 		returned <- m.Group.Return()
 	}()
@@ -144,7 +144,7 @@ func (m *supervisor) start() error {
 	return nil
 }
 
-// orNone reads 0 as no limit.
+// orNone returns no limit (-1) for 0.
 func orNone(n int64) int64 {
 	if n <= 0 {
 		return -1
@@ -182,11 +182,12 @@ func detach() {
 
 func (m *supervisor) report(f Fact) {
 	line, _ := json.Marshal(f)
-	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second)) // a worker that does not read must not delay the end
+	// A worker that does not read must not delay the end of the supervisor.
+	_ = m.line.SetWriteDeadline(time.Now().Add(time.Second))
 	_, _ = m.line.Write(append(line, '\n'))
 }
 
-// obey executes the worker's orders until the lifeline breaks, which is the order to kill.
+// obey executes the worker's orders until the lifeline breaks; then it kills all descendants.
 func (m *supervisor) obey(in *bufio.Reader) {
 	for {
 		order, err := in.ReadByte()
@@ -240,7 +241,7 @@ func (m *supervisor) reap() Fact {
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
 		switch {
 		case errors.Is(err, syscall.EINTR):
-		case err != nil: // ECHILD: no child is left
+		case err != nil: // ECHILD: there are no more children
 			m.outOfMemory()
 			end.Peak = m.peak.Load()
 			return end

@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// Intervals of the watchdog's checks.
+// These are the intervals of the watchdog's checks.
 const (
 	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
 	awake   = 100 * time.Millisecond // while a call runs
-	asleep  = 500 * time.Millisecond // else
+	asleep  = 500 * time.Millisecond // while no call runs
 	seldom  = 5 * time.Second        // interval of the checks of files between calls
 	hinted  = 10 * time.Millisecond  // interval of reads of the machine's number of tasks while a call runs
 )
@@ -31,7 +31,7 @@ const Sign = time.Second
 func (m *supervisor) watch() {
 	var reported, loose int64
 	var scratch, reportedAt time.Time
-	used := false // a call ran; before the first one no user code does
+	used := false // true after the first call: before it, no user code runs
 	pause := awake
 	for {
 		select {
@@ -90,10 +90,10 @@ func (m *supervisor) watch() {
 	}
 }
 
-// countProcesses ends everything when there are too many processes. It does nothing else: what the watchdog reads of
-// each process (the memory it shares with others) waits in the kernel for a process that forks, and one that forks
-// without end would keep the watchdog from counting. While a call runs it counts as soon as the machine has many more
-// tasks, since a fork bomb doubles in milliseconds; that hint is one system call.
+// countProcesses kills the executor when it has too many processes. It has its own goroutine, because reading the
+// shared memory of a process waits in the kernel while that process forks, so a fork bomb would block the watchdog.
+// While a call runs, it counts as soon as the machine has many more tasks than before, since a fork bomb doubles in
+// milliseconds; reading the machine's number of tasks is one system call.
 func (m *supervisor) countProcesses() {
 	for m.Processes > 0 {
 		before, end := tasks(), time.Now().Add(awake)
@@ -131,7 +131,7 @@ func (m *supervisor) outOfMemory() bool {
 	return true
 }
 
-// usage is the sum over all processes; see [taken].
+// usage is the sum over all processes; see supervisor.usage.
 type usage struct {
 	resident, tables int64
 	threads          int
@@ -157,7 +157,7 @@ func (m *supervisor) usage(pids []int) (all usage) {
 }
 
 // proportional returns the resident memory of processes, with shared memory counted once. It is too slow for each
-// check; false if the kernel does not report it.
+// check; it returns false if the kernel does not report it.
 func proportional(pids []int) (bytes int64, ok bool) {
 	for _, pid := range pids {
 		n, ok := proportionalBytes(pid)
@@ -187,9 +187,9 @@ func (m *supervisor) scratchExceeded(bytes int64) (exceeded string) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			return nil // removed meanwhile
 		}
-		if err != nil { // its owner has no access, or the path is too long: yet it can grow
+		if err != nil { // an unreadable folder, or a path that is too long: it may contain any number of files
 			var errno syscall.Errno
-			errors.As(err, &errno) // the path may be very long
+			errors.As(err, &errno) // report only the error number, because the path may be very long
 			exceeded = fmt.Sprintf("files in the scratch folder cannot be counted: %v", errno)
 			return fs.SkipAll
 		}

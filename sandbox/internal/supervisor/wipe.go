@@ -13,7 +13,7 @@ func Wipe(dir string) {
 	}
 	_ = filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if d != nil && d.IsDir() {
-			_ = os.Chmod(path, 0o700) // WalkDir calls this before it reads a folder
+			_ = os.Chmod(path, 0o700) // WalkDir calls this function before it reads the folder
 		}
 		return nil
 	})

@@ -31,12 +31,14 @@ const recent = time.Minute
 // Ages estimates the age of responses that contain the store's time: how much later than the fastest recent response
 // each was read. The zero value is ready. It is not safe for concurrent use.
 type Ages struct {
-	began     time.Duration // of the newer window
-	old, best *Elapsed      // the shortest ways from the store's time to ours in the window before, and in the newer one
+	began time.Duration // begin of the newer window
+	// The shortest ways from the store's time to ours in the window before, and in the newer one.
+	old, best *Elapsed
 }
 
-// Of returns the age of a response with the store's time that was read at at. All at values must have the same origin.
-// known is false for the first response, which has no other to compare with.
+// Of returns the age of a response that contains the time store of the store's clock. at is the time of this process
+// when it read the response; all values of at must have the same origin. known is false for the first response, because
+// there is no other response to compare with.
 func (a *Ages) Of(at Elapsed, store time.Time) (age Elapsed, known bool) {
 	way := Elapsed{at.Mono - time.Duration(store.UnixNano()), at.Wall - time.Duration(store.UnixNano())}
 	best, known := a.shortest()

@@ -5,11 +5,11 @@ import "time"
 // Verdict is the decision about a task before its code begins.
 type Verdict int
 
-// The verdicts.
+// These are the verdicts.
 const (
-	Begin   Verdict = iota // its lease lives
-	Confirm                // ask the app: only a renewal shows that it does
-	Drop                   // its lease has expired
+	Begin   Verdict = iota // the lease is valid: begin the task
+	Confirm                // the lease may have expired: renew it before the task begins
+	Drop                   // the lease has expired: do not begin the task
 )
 
 func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"}[v] }
@@ -18,9 +18,9 @@ func (v Verdict) String() string { return [...]string{"begin", "confirm", "drop"
 type Lease struct {
 	// time since an instant at or before the start of the lease: when a renewal was sent, or when the task was leased
 	Since  Elapsed
-	Lasts  time.Duration // how long it lives from then on, less a margin
+	Lasts  time.Duration // duration of the lease from then on, less a margin
 	Known  bool          // Since is exact and not only a lower bound: a longer time means that the lease has expired
-	Paused bool          // the process may have been stopped meanwhile
+	Paused bool          // the process may have been paused since then
 }
 
 // Judge decides whether the task may begin.

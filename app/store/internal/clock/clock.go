@@ -9,15 +9,15 @@ import (
 // One app makes a lease and another one decides when it expires, so all use one clock. For a database of one app it is
 // the app's clock; several apps use the database's clock, because the clocks of their machines differ.
 
-// SQL is the expression that reads the clock of a shared database, in microseconds.
+// SQL is the SQL expression for the clock of a shared database, in microseconds.
 const SQL = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
-// MaxStep is the largest difference between the clock and the time that this process measured that is no jump. NTP
-// slews and small steps stay below it.
+// MaxStep is the largest difference between the clock and the time measured by this process that does not count as a
+// jump. NTP slews and small steps stay below it.
 const MaxStep = time.Minute
 
-// wideReading is the longest duration of a reading that may replace a shorter one as the reference: the clock was read
-// at an unknown moment of that duration.
+// wideReading is the maximum duration of a reading that becomes the reference although it took longer than the present
+// one. The clock was read at an unknown moment during the reading.
 const wideReading = time.Second
 
 // Clock is the store's time: the clock of this process, or the clock of a shared database. The clock of this process
@@ -34,12 +34,12 @@ type Clock struct {
 	read   time.Time     // time of the reading
 	began  time.Time     // start of Steady
 	ref    reading       // reference: the reading that the next one is compared with
-	jump   time.Duration // sum of the jumps that were not taken
-	taken  bool          // a jump was taken and is not settled
-	jumped chan struct{} // has an entry while jump is not zero
+	jump   time.Duration // sum of the jumps that TakeJump has not returned
+	taken  bool          // TakeJump returned a jump, and JumpHandled was not called yet
+	jumped chan struct{} // contains a value while jump is not zero
 }
 
-// wasSuspended is suspended; tests replace it.
+// wasSuspended returns how long the machine was suspended; tests replace it.
 var wasSuspended = suspended
 
 // reading is one reading of the clock, with Steady before and after it.
@@ -51,21 +51,22 @@ type reading struct {
 // width returns the duration of the reading.
 func (r reading) width() time.Duration { return r.received - r.sent }
 
-// Open sets the newest stored time. If the clock is more than MaxStep behind it, the clock went back while no app ran.
-// now is the time of a shared database; zero: the clock of this process is used.
+// Open initializes the clock with the newest time that the database contains. If the clock is more than MaxStep behind
+// it, the clock went back while no app ran. now is the time of a shared database; zero: the clock of this process is
+// used.
 func (c *Clock) Open(newest int64, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = newest
 	if now.IsZero() {
-		return // the first reading compares it
+		return // newest is compared with the first reading
 	}
 	if by := now.Sub(time.UnixMicro(newest)); by < -MaxStep {
 		c.addJump(by)
 	}
 }
 
-// Jumped receives a value when there is a jump to take.
+// Jumped returns a channel that receives a value when TakeJump has a jump to return.
 func (c *Clock) Jumped() <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -79,7 +80,7 @@ func (c *Clock) channel() chan struct{} {
 	return c.jumped
 }
 
-// Pending reports whether a jump has not been taken, or was taken and is not settled.
+// Pending reports whether a jump was detected whose handling has not ended; see JumpHandled.
 func (c *Clock) Pending() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -106,7 +107,7 @@ func (c *Clock) JumpHandled(left time.Duration) {
 	}
 }
 
-// addJump adds a jump; mu is held.
+// addJump adds a jump; the caller holds mu.
 func (c *Clock) addJump(by time.Duration) {
 	c.jump += by
 	select {
@@ -179,7 +180,7 @@ func (c *Clock) Now() time.Time {
 	micros, steady := at.Add(shift).UnixMicro(), c.measured()+shift
 	jumped := c.compare(reading{micros, steady, steady})
 	switch behind := time.Duration(c.last-micros) * time.Microsecond; {
-	case behind > MaxStep && !jumped: // small steps back added up, or the clock went back while no app ran
+	case behind > MaxStep && !jumped: // the sum of small steps back, or a step back while no app ran
 		c.addJump(-behind)
 		c.last = micros
 	case jumped:
@@ -189,7 +190,8 @@ func (c *Clock) Now() time.Time {
 	return time.UnixMicro(c.last).UTC()
 }
 
-// At returns the time in a database's response, in microseconds, to a request that was sent at this time of Steady.
+// At converts the clock value of a database's response, in microseconds, to a time. sent is the value of Steady when
+// the request was sent.
 func (c *Clock) At(micros int64, sent time.Duration) time.Time {
 	shift := c.shift()
 	t := time.UnixMicro(micros).UTC().Add(shift)

@@ -13,7 +13,7 @@ import (
 type Stmt struct {
 	SQL     string
 	Control bool // BEGIN, COMMIT, ROLLBACK: not counted as a statement
-	One     bool // writes one row: on a database of one process, it is an error if there is none
+	One     bool // writes exactly one row: on a database of one process, zero affected rows are an error
 }
 
 // Call is one statement sent to the database. Row is called for every returned row with values that are string, int64
@@ -39,8 +39,8 @@ type Conn interface {
 // class.
 type Class int
 
-// The classes: the statement or its data are at fault; the transaction lost a race and is run again; it met a lock that
-// could not be had in time; the connection was lost; the database cannot write at all.
+// These are the classes: the statement or its data are wrong; the transaction lost a race and must be run again; a lock
+// was not available in time; the connection was lost; the database cannot write at all.
 const (
 	Guilty Class = iota
 	Retryable
@@ -50,7 +50,7 @@ const (
 )
 
 // Both drivers return text as string, numbers as int64, and NULL as nil. There are no other column types, so these two
-// functions read any column; NULL becomes the zero value, as it was written.
+// functions read any column. NULL becomes the zero value, which is stored as NULL.
 
 // Str returns a text value of a driver.
 func Str(v any) string {

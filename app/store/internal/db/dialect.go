@@ -22,8 +22,8 @@ type Dialect struct {
 	Classify func(error) Class
 }
 
-// WrapUnavailable wraps an error of an unavailable database in store.ErrUnavailable: the read that failed is not at
-// fault.
+// WrapUnavailable wraps an error of an unavailable database in store.ErrUnavailable, because the read itself was
+// correct.
 func (d Dialect) WrapUnavailable(err error) error {
 	if err == nil || errors.Is(err, store.ErrUnavailable) {
 		return err
@@ -34,8 +34,8 @@ func (d Dialect) WrapUnavailable(err error) error {
 	return err
 }
 
-// unnest is a SELECT of the columns from array parameters $1…; zero values of optional columns become NULL.
-// Arrays make one statement of any number of rows, so it is prepared once and its text never grows.
+// unnest returns a SELECT of the columns from the array parameters $1, $2, …; zero values of optional columns become
+// NULL. With arrays, one statement writes any number of rows, so it is prepared once.
 func unnest(columns []Column) string {
 	var list, arrays, names []string
 	for i, c := range columns {
@@ -74,7 +74,7 @@ func (d Dialect) Call(l *Loader, keys *Rowset, row func(v []any) error) *Call {
 	return &Call{Stmt: l.Stmt, Args: []any{keys.JSON()}, Row: row}
 }
 
-// Keys returns the keys of such rows as parameters.
+// Keys returns the parameters for a list of keys.
 func (d Dialect) Keys(keys *Rowset) []any {
 	if d.Shared {
 		return keys.Arrays()

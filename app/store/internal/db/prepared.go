@@ -23,7 +23,7 @@ const maxPreparedLength = 16 << 10
 // methods may be called concurrently. It implements gorm's ConnPool.
 type Prepared struct {
 	db    *sql.DB
-	spare chan struct{} // places for open transactions: at least one connection stays free to prepare statements
+	spare chan struct{} // limits open transactions, so that one connection stays free to prepare statements
 
 	mu     sync.Mutex // guards the following fields
 	known  map[string]*list.Element
@@ -35,8 +35,8 @@ type Prepared struct {
 type prepared struct {
 	text string
 	stmt *sql.Stmt
-	// uses counts the calls that are about to execute the statement. An evicted statement is closed after the last one;
-	// database/sql then closes it on each connection when no rows are read from it.
+	// uses is the number of calls that are about to execute the statement. An evicted statement is closed after the
+	// last of them; database/sql then closes it on each connection when no rows are read from it.
 	uses    int
 	evicted bool
 }
@@ -46,7 +46,8 @@ func NewPrepared(pool *sql.DB, conns int) *Prepared {
 	return &Prepared{db: pool, spare: make(chan struct{}, max(conns-1, 1)), known: map[string]*list.Element{}}
 }
 
-// Made returns how many statements were prepared. A statement that is used on several connections counts once.
+// Made returns the number of statements that were prepared so far. A statement that is used on several connections
+// counts once.
 func (p *Prepared) Made() int64 { return p.made.Load() }
 
 // QueryContext executes a query on any connection.

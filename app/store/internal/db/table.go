@@ -13,7 +13,7 @@ type Column struct {
 	fixed bool // never changes after the insert: omitted from updates, as are its indexes
 }
 
-// Table describes a table well enough to make its statements; the first keys columns are the primary key.
+// Table describes a table, for the generated statements. The first Keys columns are the primary key.
 type Table struct {
 	Name    string
 	Keys    int
@@ -36,7 +36,7 @@ func (c Column) Opt() Column { c.null = true; return c }
 // Immutable marks a column that is only written by inserts, so that updates do not touch its indexes.
 func (c Column) Immutable() Column { c.fixed = true; return c }
 
-// Typ returns the type of a column.
+// Typ returns the SQL type of a column.
 func (c Column) Typ() string {
 	if c.num {
 		return "bigint"
@@ -44,7 +44,7 @@ func (c Column) Typ() string {
 	return "text"
 }
 
-// Key has the columns of the primary key.
+// Key returns the columns of the primary key.
 func (t *Table) Key() []Column { return t.Columns[:t.Keys] }
 
 // Names returns the names of all columns.
@@ -56,8 +56,8 @@ func (t *Table) Names() []string {
 	return names
 }
 
-// VersionOf is the version of a row t on a shared database, and OwnVersion the version of rows that the current
-// transaction writes.
+// VersionOf is the expression for the version of a row t on a shared database; OwnVersion is the version of rows that
+// the current transaction writes.
 const (
 	VersionOf  = "t.xmin::text::bigint"
 	OwnVersion = "txid_current() & 4294967295"

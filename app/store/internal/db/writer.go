@@ -10,27 +10,27 @@ import (
 // chunks. The chunk sizes are the powers of two up to a limit, and the limit, so that a few prepared statements serve
 // any number of rows.
 
-// largest is the most rows that one statement of a database without array parameters writes.
+// largest is the maximum number of rows in one statement of a database without array parameters.
 const largest = 32
 
-// most is the same for rows that are written by the thousand, like leases of sessions.
+// most is the same maximum for tables to which one batch may write thousands of rows, such as the leases of sessions.
 const most = 2048
 
-// maxValues is SQLITE_MAX_VARIABLE_NUMBER, the most parameters of one statement of SQLite.
+// maxValues is SQLITE_MAX_VARIABLE_NUMBER, the maximum number of parameters in a statement of SQLite.
 const maxValues = 32_766
 
 // Writer holds the prepared statements that write rows: one for arrays, or one for each chunk size.
 type Writer struct {
-	Stmts   []*Stmt // [0] for arrays; one for each of sizes for chunks
+	Stmts   []*Stmt // with arrays one statement; otherwise one per chunk size
 	Columns []Column
-	sizes   []int // rows in a chunk, ascending
+	sizes   []int // chunk sizes in rows, ascending
 	shared  bool
-	// padded reports whether a row may be written twice: the last chunk is then filled up, so that few statements serve
-	// any number of rows.
+	// padded reports whether the same row may be written twice. The last chunk is then filled with copies of a row, so
+	// that few statements serve any number of rows.
 	padded bool
 }
 
-// Calls returns what writes all rows, in order.
+// Calls returns the calls that write all rows, in order.
 func (w *Writer) Calls(r *Rowset) []*Call {
 	if r.N == 0 {
 		return nil
@@ -54,8 +54,8 @@ func (w *Writer) Calls(r *Rowset) []*Call {
 	return calls
 }
 
-// chunk returns the index of the chunk size for the next statement, if so many rows are left. The last chunk may be
-// filled up with copies of the last row where that saves statements.
+// chunk returns the index of the chunk size for the next statement, given the number of remaining rows. If the rows may
+// be padded, the last chunk may be larger than that number.
 func (w *Writer) chunk(left int) int {
 	i, exact := slices.BinarySearch(w.sizes, left)
 	if exact || w.padded && left > largest && i < len(w.sizes) && w.sizes[i]-left <= left/4 {
@@ -98,15 +98,15 @@ func (d Dialect) Insert(t *Table) *Writer {
 	})
 }
 
-// Ensure writes rows that are not there yet.
+// Ensure inserts rows, and leaves rows that exist unchanged.
 func (d Dialect) Ensure(t *Table) *Writer {
 	return d.writer(t.Columns, func(rows string) string {
 		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT DO NOTHING", t.Name, strings.Join(t.Names(), ", "), rows)
 	})
 }
 
-// EnsureOf inserts missing rows that belong to a row of another table, by the first column of both; rows without an
-// owner are omitted.
+// EnsureOf inserts missing rows that belong to a row of another table. Both tables have the same first column; a row
+// without its owner in the other table is not inserted.
 func (d Dialect) EnsureOf(t, owner *Table) *Writer {
 	return d.writer(t.Columns, func(rows string) string {
 		names := strings.Join(t.Names(), ", ")
@@ -118,7 +118,7 @@ func (d Dialect) EnsureOf(t, owner *Table) *Writer {
 	})
 }
 
-// Upsert writes rows whether or not they exist. It does not change the fixed columns and the columns in but.
+// Upsert inserts or updates rows. An update leaves immutable columns and the columns in but unchanged.
 func (d Dialect) Upsert(t *Table, but ...string) *Writer {
 	var key, set []string
 	for _, c := range t.Key() {
@@ -141,11 +141,11 @@ func (d Dialect) Upsert(t *Table, but ...string) *Writer {
 	return w
 }
 
-// Succeed returns the writer that replaces rows of a table by others: the last column of the key, a number, changes.
-// Its rows are the new ones, each followed by the previous number. It replaces a DELETE and an INSERT, since a step of
-// a run mostly ends one task and makes one. On SQLite it is one statement per row, which is cheaper than a join. The
-// previous row must exist: a shared database has just read and locked it, and SQLite checks it, because its batches
-// rely on caches.
+// Succeed returns a writer that replaces rows of a table by rows with another last key column, which is a number. Each
+// of its rows is the new row, followed by the previous number. It replaces a DELETE and an INSERT, because most steps
+// of a run end one task and create one. On SQLite it is one statement per row, which is cheaper than a join. The
+// previous row must exist: on a shared database the batch has just read and locked it; on SQLite, whose batches use
+// caches, the affected rows are checked.
 func (d Dialect) Succeed(t *Table) *Writer {
 	columns := append(slices.Clip(t.Columns), Num("was"))
 	var key, set []string
@@ -176,7 +176,7 @@ func (d Dialect) Succeed(t *Table) *Writer {
 	}}}
 }
 
-// Raise writes rows of a key and one number that never decreases. A smaller number changes nothing.
+// Raise returns a writer of rows with a key and one number. An existing number is only raised, never lowered.
 func (d Dialect) Raise(t *Table) *Writer {
 	names := t.Names()
 	all, k, v := strings.Join(names, ", "), strings.Join(names[:t.Keys], ", "), names[t.Keys]

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Open pages repeat these queries every few seconds, over tables that may have millions of rows. So each query is
-// written for one index, and omits a condition that would prevent its use and excludes no row.
+// The dashboard repeats these queries every few seconds, over tables that may have millions of rows. So each query is
+// written for one index. A condition that would prevent the use of the index is omitted if it excludes no row.
 
 // SessionCounts omits sessions that were never acquired and belong to no workflow: there is nothing to show.
 func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error) {
@@ -26,8 +26,8 @@ func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[proto
 	return counts, wrap(err, "counts of sessions")
 }
 
-// sessionCounts adds the condition on the namespace only if there is one: a condition that also matches all namespaces
-// would prevent the use of the index.
+// sessionCounts adds the condition on the namespace only if a namespace is given: a condition that matches all
+// namespaces would prevent the use of the index.
 func sessionCounts(namespace string) (query string, args []any) {
 	query = "SELECT " + shownStatus + ", count(*) FROM sessions WHERE (claimed = 1 OR door = 'workflow')"
 	if namespace != "" {
@@ -51,7 +51,7 @@ func (r *reader) SessionCountsUpTo(
 }
 
 // sessionCountsUpTo counts each status in a subquery. Sessions without a holder are indexed by status. Held sessions
-// are not, since each renewal would write an index entry: they are found by the end of their lease.
+// are counted by the end of their lease: an index by status would be written at every renewal.
 func sessionCountsUpTo(d db.Dialect) string {
 	var parts []string
 	count := func(status protocol.SessionStatus, index, where string) {
@@ -164,7 +164,7 @@ func leasedStats(namespace string, now int64) (string, []any) {
 		") AS q GROUP BY namespace, queue, kind ORDER BY 1, 2, 3", args
 }
 
-// only returns the condition on a namespace, or "" without one, as in sessionCounts.
+// only returns the condition on a namespace, or "" if no namespace is given.
 func only(namespace string) string {
 	if namespace == "" {
 		return ""
@@ -172,7 +172,7 @@ func only(namespace string) string {
 	return " AND namespace = $2"
 }
 
-// RunCounts is exact and reads every run; use RunCountsUpTo if "many" is enough.
+// RunCounts reads every run. Use RunCountsUpTo if an upper limit of the count is sufficient.
 func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error) {
 	counts := map[protocol.RunStatus]int{}
 	err := r.query(ctx, runCounts, []any{namespace}, func(v []any) error {

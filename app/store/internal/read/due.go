@@ -13,8 +13,8 @@ import (
 // Every app sweeps due times. Due reads the beginnings of partial indexes on due times, which contain only rows with a
 // due time.
 
-// Each subquery reads the first entries of one index and has a limit. One condition over all five tables would scan
-// them.
+// Each subquery reads the first entries of one index and has a limit. A single query with one condition over all five
+// tables would scan them.
 func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due, error) {
 	var list []store.Due
 	const query = "SELECT * FROM (SELECT 'run' AS kind, due_at, run_id, 0 AS seq, '' AS namespace, '' AS session FROM runs" +
@@ -41,8 +41,8 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 	return list, wrap(err, "list due rows")
 }
 
-// Each subquery reads the first entry of an index. The query also returns the server's time, so that both times are of
-// one clock.
+// Each subquery reads the first entry of an index. The query also returns the server's time, so that both times come
+// from the same clock.
 func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.Time, err error) {
 	query := "SELECT min(due_at) AS at FROM runs WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM tasks WHERE due_at > $1" +
 		" UNION ALL SELECT min(due_at) FROM items WHERE due_at > $1 UNION ALL SELECT min(due_at) FROM sessions WHERE due_at > $1" +

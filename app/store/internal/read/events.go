@@ -16,7 +16,7 @@ import (
 // Rows of histories contain several events (see record.Packing), and are read by event: from the row that contains the
 // first one, or from the end.
 
-// Events returns a page. It may begin within a row of several events, so it is read from the row of its first event.
+// A page may begin within a row of several events, so reading starts at the row that contains its first event.
 func (r *reader) Events(
 	ctx context.Context, run string, after, through int64, limit, maxBytes int,
 ) ([]history.Event, error) {
@@ -24,7 +24,8 @@ func (r *reader) Events(
 	var list []history.Event
 	bytes := 0
 	add := func(e history.Event, size int, _ bool) error {
-		// A page has at least one event of any size; otherwise a page that is too small for an event could not advance.
+		// A page has at least one event, whatever its size: otherwise a page that is too small for an event would make
+		// no progress.
 		if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
 			return errEnough
 		}
@@ -72,7 +73,7 @@ func (r *reader) eventRows(
 // inboxSignals is the query that reads signals of an inbox.
 const inboxSignals = "SELECT number, body, bytes FROM signal_inbox WHERE inbox = $1 AND number BETWEEN $2 AND $3 ORDER BY number"
 
-// inherited calls fn for the signals of a row of inherited signals, each as a row of its own.
+// inherited calls fn for the signals of a row of inherited signals, each like a separate row.
 func (r *reader) inherited(
 	ctx context.Context, p *record.Packed, after, through int64, fn func(*record.Packed) error,
 ) error {
@@ -161,8 +162,8 @@ func lastOf(after, through int64, limit int) int64 {
 	return through
 }
 
-// Outlines reads rows with large values without the values. It reads those rows again completely whose outlines cannot
-// be made otherwise.
+// Outlines reads rows with large values without the values. If the outlines of a row cannot be made from its beginning
+// and end, it reads that row completely.
 func (r *reader) Outlines(
 	ctx context.Context, run string, after, through int64, limit, maxBytes, maxValues int,
 ) ([]history.Outline, error) {
@@ -177,7 +178,7 @@ func (r *reader) Outlines(
 		return nil
 	}
 	for {
-		var unread int64 // event of a row that must be read again
+		var unread int64 // first event of a row that must be read completely
 		err := r.eventRows(ctx, run, after, through, record.OutlineColumns, func(v []any) (record.Packed, error) {
 			o, err := record.ReadOutlines(v)
 			if err != nil {
@@ -252,7 +253,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 	return found, wrap(err, "arguments")
 }
 
-// argument adds the arguments that an event of a row contains.
+// argument adds to found the arguments of one event of a packed row.
 func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]string) error {
 	return p.Each(k.Seq-1, k.Seq, func(e history.Event, _ int, _ bool) error {
 		switch d := e.Data.(type) {
@@ -268,7 +269,7 @@ func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]strin
 // backwards is the query that reads rows of a run's history from the end, beginning before a given event.
 const backwards = "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
 
-// Completion reads from the end, since it is called for a repeated report of a recent event.
+// Completion reads a run's history from its end, because it is called for repeated reports of recent events.
 func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
 	before := int64(1) << 62
 	for {
@@ -304,7 +305,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 	}
 }
 
-// terminalOf returns the activity that an event ends, else 0.
+// terminalOf returns the activity that the event ends, or 0 if it ends none.
 func terminalOf(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:
@@ -319,7 +320,7 @@ func terminalOf(d history.Data) int64 {
 	return 0
 }
 
-// LastEvent returns the last event of the last row.
+// LastEvent reads the row with the highest sequence and returns its last event.
 func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event, err error) {
 	var inherited *record.Packed
 	each := func(p *record.Packed) error {

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// Lines are read by their attempt and removed by their age.
+// Log lines are read by attempt and deleted by age.
 
 func (r *reader) Logs(ctx context.Context, k store.AttemptKey, after int64, limit int) ([]store.LogBatch, error) {
 	var list []store.LogBatch
@@ -36,7 +36,8 @@ func (r *reader) LogSums(ctx context.Context, run string, seq int64) ([]store.Lo
 	return list, wrap(err, "lines of %s", engine.StepID(run, seq))
 }
 
-// By the store's time at which they were stored, and not by the time in the lines: a worker's clock may be wrong.
+// The age is that of the store's time, at which the lines were stored. The times in the lines are those of a worker's
+// clock, which may be wrong.
 func (r *reader) OldLogs(ctx context.Context, before time.Time, limit int) ([]store.LogKey, error) {
 	var list []store.LogKey
 	const query = "SELECT run_id, seq, delivery, part FROM activity_logs WHERE at < $1 ORDER BY at LIMIT $2"

@@ -79,7 +79,7 @@ type WorkerModel struct {
 // TableName returns the table of the model.
 func (WorkerModel) TableName() string { return record.Workers.Name }
 
-// It only reads, so its statements need no transaction.
+// gorm is used only for reads, so its statements need no transaction.
 func gormConfig() *gorm.Config {
 	return &gorm.Config{Logger: logger.Discard, SkipDefaultTransaction: true, DisableAutomaticPing: true}
 }
@@ -87,7 +87,7 @@ func gormConfig() *gorm.Config {
 // defaultLimit is the default page size.
 const defaultLimit = 100
 
-// Without a limit a page would be as large as the table, so every page has one.
+// Every page has a limit: without one, it could be as large as the table.
 func (r *reader) list(ctx context.Context, limit int) *gorm.DB {
 	r.count.Add(1)
 	if limit <= 0 {

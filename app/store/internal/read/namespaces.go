@@ -29,8 +29,7 @@ func (r *reader) Namespaces(ctx context.Context) ([]store.Namespace, error) {
 	return list, wrap(err, "namespaces")
 }
 
-// Contents returns a part of a namespace's content without an order among the kinds: each removal reads again, so the
-// order does not matter.
+// Contents returns rows of each kind in any order, because every step of the deletion reads again.
 func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c store.Contents, err error) {
 	const query = "SELECT * FROM (SELECT 'schedule' AS kind, schedule_id AS id FROM schedules WHERE namespace = $1 ORDER BY schedule_id LIMIT $2) AS d" +
 		" UNION ALL SELECT * FROM (SELECT 'run', run_id FROM runs WHERE namespace = $1 ORDER BY started_at, run_id LIMIT $2) AS r" +

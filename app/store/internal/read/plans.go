@@ -14,7 +14,7 @@ func (p *Pool) Plans() []string {
 	return []string{p.st.arguments, p.st.heads, p.st.currents, p.st.inboxSizes, uncarried(2), countsUpTo()}
 }
 
-// RunPlans returns the statements by which a listing of runs found its page, to inspect their query plans.
+// RunPlans runs a listing of runs and returns its statements, to inspect their query plans.
 func (p *Pool) RunPlans(ctx context.Context, q store.RunQuery) (list []string, err error) {
 	l := p.reader().listing(ctx, q)
 	l.trace = func(statement string) { list = append(list, statement) }
@@ -28,7 +28,8 @@ type Read struct {
 	Args        []any
 }
 
-// Counts returns the reads behind operators' numbers and views of a namespace, to inspect their query plans.
+// Counts returns the statements that count and list the rows of a namespace for the dashboard, to inspect their query
+// plans.
 func (p *Pool) Counts(namespace string) []Read {
 	sessions, ofSessions := sessionCounts(namespace)
 	queues, ofQueues := queueStats(namespace, 1<<60)

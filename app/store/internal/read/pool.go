@@ -31,13 +31,13 @@ type Pool struct {
 	dialect db.Dialect
 	clock   *clock.Clock
 	count   *atomic.Int64
-	few     int // runs that a listing reads whole and sorts
+	few     int // maximum number of runs that a listing reads completely and sorts
 	st      statements
 	recent  recent
 }
 
-// New makes a pool of an open database. prepared is nil if the driver prepares statements; few is the number of runs
-// that a listing reads whole and sorts, 0 for the default.
+// New returns a pool for an open database. prepared is nil if the driver prepares statements itself. few is the maximum
+// number of runs that a listing reads completely and sorts; 0 selects the default.
 func New(
 	pool *sql.DB, prepared *db.Prepared, dialector gorm.Dialector, dialect db.Dialect, clock *clock.Clock,
 	count *atomic.Int64, few int,
@@ -55,12 +55,12 @@ func New(
 	return p, nil
 }
 
-// View calls read. An error of an unreachable database is marked with store.ErrUnavailable.
+// View calls fn with a reader. If the database is unreachable, the error wraps store.ErrUnavailable.
 func (p *Pool) View(fn func(store.Reader) error) error {
 	return p.dialect.WrapUnavailable(fn(p.reader()))
 }
 
-// Now returns the store's time, which a shared database is queried for.
+// Now returns the store's time; on a shared database it reads the server's clock.
 func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	if !p.dialect.Shared {
 		return p.clock.Now(), nil
@@ -75,9 +75,9 @@ func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	return p.clock.At(at, sent), nil
 }
 
-// statements are the queries that are composed once.
+// statements holds queries that are composed once and used for every read.
 type statements struct {
-	opens, heads string // open rows of runs; runs that are open
+	opens, heads string // rows of everything open in given runs; rows of the runs that are open
 	currents     string // the runs that workflow IDs address
 	arguments    string // rows of events
 	inboxSizes   string // sizes of signals in inboxes
@@ -112,7 +112,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// reader reads with the pool, or in one transaction if several rows must be of one snapshot.
+// reader runs queries on the pool, or on one transaction if several queries must read the same snapshot.
 type reader struct {
 	*Pool
 	q querier
@@ -127,7 +127,7 @@ func (p *Pool) reader() *reader {
 	return &reader{p, p.db}
 }
 
-// query runs one statement and calls row for each row; its error ends it early.
+// query runs one statement and calls row for each rowand stops at the first error of row.
 func (r *reader) query(ctx context.Context, query string, args []any, row func(v []any) error) error {
 	r.count.Add(1)
 	rows, err := r.q.QueryContext(ctx, query, args...)
@@ -168,7 +168,7 @@ func (r *reader) one(ctx context.Context, query string, args []any, row func(v [
 	return err
 }
 
-// atOnce reads as of one moment.
+// atOnce calls read with a reader of one snapshot.
 func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
 	o := &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()}
 	if r.stmts != nil {
@@ -187,20 +187,20 @@ func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
 	return read(&reader{r.Pool, tx})
 }
 
-// snapshot is the isolation level at which two reads see the same state.
+// snapshot returns the isolation level at which all reads of a transaction see the same state.
 func (p *Pool) snapshot() sql.IsolationLevel {
 	if p.dialect.Shared {
 		return sql.LevelRepeatableRead
 	}
-	return sql.LevelDefault // a read transaction of SQLite is one already
+	return sql.LevelDefault // every read transaction of SQLite reads one snapshot
 }
 
-// Ping runs a statement instead of the driver's ping, so that it takes the path of every read.
+// Ping runs a statement, because the driver's ping does not use the prepared statements that every other read uses.
 func (r *reader) Ping(ctx context.Context) error {
 	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
 }
 
-// errEnough ends a query whose reader has enough rows.
+// errEnough is returned by a row function to end a query early; it is not an error for the caller.
 var errEnough = errors.New("enough")
 
 // selects returns "SELECT all columns FROM table".
@@ -208,7 +208,7 @@ func selects(t *db.Table) string {
 	return "SELECT " + strings.Join(t.Names(), ", ") + " FROM " + t.Name
 }
 
-// wrap adds to err what was read; nil stays nil.
+// wrap adds a description of what was read to err; a nil error stays nil.
 func wrap(err error, format string, args ...any) error {
 	if err == nil {
 		return nil

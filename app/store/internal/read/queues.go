@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// These queries show an operator why a queue is paused: decisions about the queue, its leases, and its next tasks.
+// These queries show an operator why a queue makes no progress: its settings, its leases and its next tasks.
 
 func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
 	var list []engine.Queue
@@ -70,11 +70,11 @@ func (r *reader) OldestReady(
 	return list, wrap(err, "oldest tasks of queue %s", k.Name)
 }
 
-// oldestReady reads the beginning of a range of the index tasks_waiting.
+// oldestReady reads the first entries of a range of the index tasks_waiting.
 const oldestReady = "SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = $3 AND state = 'ready' AND owner IS NULL" +
 	" ORDER BY ready_at, run_id, seq LIMIT $4"
 
-// One statement per route, since each route is one range of the index and a claim reports only few routes.
+// ReadyOn uses one statement per route: each route is one range of the index, and a claim reports few routes.
 func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string, limit int) ([]engine.Activity, error) {
 	var list []engine.Activity
 	const query = "SELECT run_id, seq, body FROM tasks WHERE route = $1 ORDER BY priority, rank, ready_at, run_id, seq LIMIT $2"
@@ -97,7 +97,7 @@ func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string,
 	return list, nil
 }
 
-// queueOrder sorts the entries of the index tasks_waiting and reads only the rows that it returns.
+// queueOrder sorts entries of the index tasks_waiting and then reads only the rows that it returns.
 const queueOrder = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM (" +
 	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND state = 'ready' AND owner IS NULL" +
 	" ORDER BY kind, priority, rank, ready_at, run_id, seq LIMIT $3) AS few" +

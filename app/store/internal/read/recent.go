@@ -7,23 +7,23 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// If very many activities wait, their arguments have left the cache when they are claimed. They are claimed in the
-// order in which they were scheduled, so the next ones are in the same row of 64 events, which would otherwise be read
-// and decoded for each of them.
+// When very many activities wait, the cache has evicted their arguments before they are claimed. Activities are claimed
+// in the order in which they were scheduled, so the arguments of the next ones are in the same packed row of up to 64
+// events. Without this cache, the row would be read and decoded for each of them.
 
 // mostRecent is the maximum number of cached rows. A row of several events has at most 256 KB, and is cached in its
 // stored form.
 const mostRecent = 8
 
-// recent caches rows of histories whose last events were not read yet. A history is only ever appended to, and waiting
-// activities are never in imported runs, so cached rows stay correct.
+// recent caches packed rows of histories until their last event has been read. A history is only ever appended to, and
+// waiting activities are never in imported runs, so cached rows stay correct.
 type recent struct {
 	mu   sync.Mutex // guards the fields below
 	rows [mostRecent]*record.Packed
-	next int // the oldest
+	next int // index of the oldest row, which the next one replaces
 }
 
-// add caches a row that was read for its events up to last.
+// add caches a row whose events were read up to the event last.
 func (r *recent) add(p *record.Packed, last int64) {
 	if last >= p.Last() {
 		return

@@ -17,22 +17,23 @@ import (
 )
 
 // A page of a listing must take no longer with ten million runs than with ten thousand, for any filter. No single index
-// serves all filters, and the statistics of the planners are not enough to choose one. So this file counts, within
-// limits, how many runs each condition matches, and chooses the index.
+// serves all filters, and the planners' statistics are not sufficient to choose one. So this file counts, up to a
+// limit, how many runs each condition matches, and chooses the index for the database.
 
 // fewRuns is the maximum number of matching runs that are read completely and sorted.
 const (
 	fewRuns = 2_000
-	// severalFew is the factor by which fewRuns is multiplied if no other condition leads and the newest runs filled no
+	// severalFew is a factor for fewRuns. It applies if no other condition leads and the newest runs did not fill a
 	// page.
 	severalFew = 5
-	// mostAlternatives is the maximum number of values of a leading condition that are listed one by one.
+	// mostAlternatives is the maximum number of values of the leading condition that are listed separately.
 	mostAlternatives = 16
-	// rangePatience is the time for which the newest runs are searched for a wide range before the whole range is read.
+	// rangePatience is the time for which the newest runs are searched for runs within a wide range of attribute
+	// values, before the whole range is read.
 	rangePatience = 20 * time.Millisecond
 )
 
-// Runs lists the newest starts first, by the access path that reads least:
+// Runs lists runs by their start, newest first, by the access path that reads least:
 //
 //   - A condition that few runs satisfy leads: all runs of its index range are read, sorted and filtered by the others.
 //   - Else the runs are walked from the newest on, by an index in this order (of the namespace, a status, one value of
@@ -63,18 +64,19 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, err
 	return list, nil
 }
 
-// listing is one listing of runs at work.
+// listing is the state of one listing of runs.
 type listing struct {
 	*reader
-	ctx       context.Context
-	q         store.RunQuery
-	few       int
-	deadline  time.Time           // deadline of a walk; zero: none
-	trace     func(string)        // receives every statement; nil: no trace
-	extent    map[string][2]int64 // of a time attribute: the first and last time partition in which its runs start
-	newest    map[string]int64    // of a condition on times: the partition in which the newest of its runs starts
-	ofBoth    map[string]bool     // of an attribute: whether it has both times and other values
-	selective map[string]bool     // of a condition on values: whether its runs are read, instead of the values of each run
+	ctx      context.Context
+	q        store.RunQuery
+	few      int
+	deadline time.Time           // deadline of a walk; zero: none
+	trace    func(string)        // receives every statement; nil: no trace
+	extent   map[string][2]int64 // by time attribute: the first and last time partition in which its runs start
+	newest   map[string]int64    // by condition on times: the time partition in which its newest run starts
+	ofBoth   map[string]bool     // by attribute: whether it has both times and other values
+	// Of a condition on values: whether its runs are read, instead of the values of each run.
+	selective map[string]bool
 }
 
 func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
@@ -100,14 +102,14 @@ func (l *listing) run(db *gorm.DB, rows any) error {
 	return db.Find(rows).Error
 }
 
-// found is a part of a listing: all runs down to a position, which is zero if there are no more runs or the page is
-// full.
+// found is the result for a part of a listing: the runs before the position to. The position is zero if there are no
+// more runs or the page is full.
 type found struct {
 	rows []RunModel
 	to   store.RunPosition
 }
 
-// conditions returns all conditions of a query in one form, with conditions that follow from them.
+// conditions returns all conditions of a query as one list, with conditions that follow from them.
 func conditions(q store.RunQuery) []store.Condition {
 	list := slices.Clone(q.Where)
 	if q.Type != "" {
@@ -123,7 +125,7 @@ func conditions(q store.RunQuery) []store.Condition {
 	return implied(list)
 }
 
-// implied adds conditions that others say in a form that no index has.
+// implied adds equivalent conditions that an index supports, for conditions that no index supports.
 func implied(list []store.Condition) []store.Condition {
 	for i, c := range list {
 		switch {
@@ -151,14 +153,14 @@ func implied(list []store.Condition) []store.Condition {
 	return list
 }
 
-// sole reports whether a condition matches few runs by its nature, so that it need not be counted: a run ID matches one
-// run, and a workflow ID few.
+// sole reports whether a condition matches few runs because of its field, so that they need not be counted: a run ID
+// matches one run, and a workflow ID few.
 func sole(c store.Condition) bool {
 	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
 		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
 }
 
-// inOrder reports whether an index has the runs of each value of a condition by their start.
+// inOrder reports whether an index contains the runs of each value of a condition in the order of their start.
 func inOrder(c store.Condition) bool {
 	if stuck(c) {
 		return true
@@ -174,12 +176,14 @@ func inOrder(c store.Condition) bool {
 	return false
 }
 
-// stuck reports whether the condition is that a run is stuck; an index has these runs by their start.
+// stuck reports whether c is the condition that a run is stuck. An index contains these runs in the order of their
+// start.
 func stuck(c store.Condition) bool {
 	return c.Field == store.FieldStuck && c.Test == store.Present && !c.Not
 }
 
-// byValue reports whether an index has the runs of a condition together, but not by their start.
+// byValue reports whether an index contains the runs of a condition next to each other, but not in the order of their
+// start.
 func byValue(c store.Condition) bool {
 	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || sole(c) || inOrder(c) {
 		return false
@@ -194,7 +198,7 @@ func byValue(c store.Condition) bool {
 	return false
 }
 
-// find lists the runs after a position that satisfy all conditions.
+// find lists the runs that follow a position and satisfy all conditions.
 func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
 	where, err := l.anyTime(where)
 	if err != nil {
@@ -204,7 +208,8 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	if err != nil {
 		return found{}, err
 	}
-	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) { // a first window would not have fewer runs
+	// A quarter of few is the size of the first window of a walk, which would not read fewer runs.
+	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) {
 		return l.readAll(where, lead, after)
 	}
 	if leads := leads(where); len(leads) > 0 {
@@ -230,7 +235,7 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 			return found{}, err
 		}
 		if whole = n <= severalFew*l.few; whole && l.byEntries(where) {
-			soon = time.Now() // this is cheaper than to search further than a first window of the newest runs
+			soon = time.Now() // reading the range is cheaper than a second window of the newest runs
 		}
 	}
 	f, err := l.walk(where, nil, after, soon)
@@ -250,22 +255,22 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 	return l.joined(f, rest), err
 }
 
-// indexOnly reports whether an index gives the page without reading other rows: the only condition is a range of an
+// indexOnly reports whether an index returns the page without reading rows of runs: the only condition is a range of an
 // attribute.
 func (l *listing) indexOnly(where []store.Condition, lead int) bool {
 	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
 		!timed(where[lead])
 }
 
-// byEntries reports whether attributes alone decide whether a run matches, so that no rows of other runs have to be
-// read.
+// byEntries reports whether the index entries of attributes decide whether a run matches, so that rows of other runs
+// need not be read.
 func (l *listing) byEntries(where []store.Condition) bool {
 	other := func(c store.Condition) bool { return c.Field != store.FieldAttribute || len(c.Any) > 0 }
 	return l.q.Text == "" && !slices.ContainsFunc(where, other)
 }
 
-// recordSelective records which conditions besides the leading one few runs satisfy: intersecting two lists of index
-// entries is faster than checking each run of one list.
+// recordSelective records the conditions, besides the leading one, that few runs satisfy. For these, intersecting two
+// lists of index entries is faster than checking each run of one list.
 func (l *listing) recordSelective(where []store.Condition, lead int) error {
 	for i, c := range where {
 		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
@@ -280,7 +285,8 @@ func (l *listing) recordSelective(where []store.Condition, lead int) error {
 	return nil
 }
 
-// lead returns the condition that the fewest runs satisfy, -1 for none, and the number of these runs.
+// lead returns the position of the condition that the fewest runs satisfy, or -1 if there is none, and the number of
+// these runs.
 func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	best = -1
 	for i, c := range where {
@@ -289,7 +295,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 		case sole(c):
 			return i, 0, nil
 		case walks(c) && len(where) == 1 && l.q.Text == "":
-			return i, l.few + 1, nil // the page is the beginning of the index
+			return i, l.few + 1, nil // the index is in the order of the list: its first entries are the page
 		case inOrder(c), byValue(c):
 			n, err = l.count(c, l.few+1)
 		default:
@@ -305,7 +311,7 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	return best, least, err
 }
 
-// leads returns the conditions by whose index a listing can be read, cheaper ones first.
+// leads returns the positions of the conditions by whose index a listing can be read, cheaper ones first.
 func leads(where []store.Condition) (leads []int) {
 	for i, c := range where {
 		switch {
@@ -318,13 +324,15 @@ func leads(where []store.Condition) (leads []int) {
 	return leads
 }
 
-// walks reports whether the index of a condition has its runs, or the runs of an hour, in the order of the list.
+// walks reports whether the index of a condition contains its runs, or those of one time partition, in the order of the
+// list.
 func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
 
-// rangeName returns the key of a range.
+// rangeName returns the key under which facts about a range are stored.
 func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
 
-// spelled replaces a condition on the prefix of a text by one on the texts with that prefix, unless there are many.
+// spelled replaces a condition on the prefix of a text by a condition on the existing texts with that prefix, unless
+// there are many.
 func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	entries, what := l.indexOf(c)
 	from := bounds(c)
@@ -339,7 +347,8 @@ func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	return is, nil
 }
 
-// anyTime replaces the condition "is present" on a time attribute by a range of all times, which has an index.
+// anyTime replaces the condition "is present" on a time attribute by a range that includes all times, because an index
+// supports ranges.
 func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 	where = slices.Clone(where)
 	for i, c := range where {
@@ -365,7 +374,7 @@ func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 	return where, nil
 }
 
-// indexOf returns a condition's index, and the expression that it indexes.
+// indexOf returns the index of a condition, and the SQL expression that it indexes.
 func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 	if c.Field == store.FieldAttribute {
 		return l.values(c), "x.value"
@@ -377,8 +386,8 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 	return l.gorm.Table(from).Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
 }
 
-// count returns the number of entries of a condition's index, at most most. It stops counting where the choice would
-// not change any more, so it never costs more than the choice can save.
+// count returns the number of entries of a condition's index, up to most. It stops where a higher count would not
+// change the choice, so it never costs more than the choice can save.
 func (l *listing) count(c store.Condition, most int) (int, error) {
 	if timed(c) {
 		all := 0
@@ -431,10 +440,10 @@ func (l *listing) readAll(where []store.Condition, lead int, after store.RunPosi
 	return found{rows: rows}, err
 }
 
-// pageBound returns a position before which two pages of a range's entries certainly are, derived from the
-// entries at both ends of the range. Entries beyond it are skipped without sorting. This is most of the cost of a wide
-// range, above all if values rise with the start times, so that each entry is newer than all before. Zero: the bound
-// is unknown.
+// pageBound returns a position such that at least two pages of a range's entries come before it. It derives the
+// position from the entries at both ends of the range. Entries after it are skipped without sorting, which is most of
+// the cost of a wide range, above all if values rise with the start times, so that each entry is newer than all earlier
+// ones. It returns zero if there is no such bound.
 func (l *listing) pageBound(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
 	for _, way := range []string{"DESC", "ASC"} {
 		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
@@ -448,9 +457,9 @@ func (l *listing) pageBound(c store.Condition, after store.RunPosition) (until s
 	return until, nil
 }
 
-// walk reads the runs of a condition in the order of the list, or all runs of the namespace without a condition. If
-// several conditions can lead, it uses for each window the one that advances furthest, which skips most runs that do
-// not satisfy the others.
+// walk reads the runs of a condition in the order of the list; without a condition, all runs of the namespace. If
+// several conditions can lead, it uses for each window the condition whose window ends furthest back, because this
+// skips most runs that do not satisfy the others.
 func (l *listing) walk(
 	where []store.Condition, leads []int, after store.RunPosition, deadline time.Time,
 ) (f found, err error) {
@@ -494,13 +503,13 @@ func (l *listing) walk(
 	}
 }
 
-// fitting returns the number of runs that can be read in a time, given that reading runs took a known time.
+// fitting returns how many runs can be read within a time, if reading a number of runs took another time.
 func fitting(runs int, took, in time.Duration) int {
 	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
 }
 
-// furthest returns the end of the window of n runs that advances furthest, and its condition. A window that contains
-// all remaining runs has no end.
+// furthest returns the end of the window of n runs that reaches furthest back in the list, and its condition. A window
+// that contains all remaining runs has no end.
 func (l *listing) furthest(
 	where []store.Condition, leads []int, after store.RunPosition, size int,
 ) (lead int, end store.RunPosition, err error) {
@@ -519,9 +528,9 @@ func (l *listing) furthest(
 	return lead, end, nil
 }
 
-// skip returns how far a listing may jump: to the first run after a position that satisfies every condition for which
-// an index holds the runs in order. A search for runs of an old build, for example, does not read all newer runs. skip
-// returns false if there is no such run.
+// skip returns how far a listing may jump: to the first run after a position that satisfies every condition whose index
+// contains its runs in order. A search for runs of an old build, for example, then does not read the newer runs of
+// other builds. skip returns false if there is no such run.
 func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
 	for i, c := range where {
 		if !walks(c) {
@@ -540,7 +549,7 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 		if first == (store.RunPosition{}) {
 			return after, false, nil
 		}
-		first.Run += "~" // the run itself is after this position
+		first.Run += "~" // a position directly before the run, so that the run is included
 		if after == (store.RunPosition{}) || first.Before(after) {
 			after = first
 		}
@@ -548,11 +557,11 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 	return after, true, nil
 }
 
-// first returns the position of the first run of a walk between two positions, or zero if there is none.
+// first returns the position of the first run of a walk between two positions, or zero if there is no run between them.
 func (l *listing) first(
 	one store.Condition, where []store.Condition, after, until store.RunPosition,
 ) (store.RunPosition, error) {
-	if timed(one) { // it is in the first partition that has runs
+	if timed(one) { // the first time partition with runs contains it
 		_, _, end, err := l.parts(one, where, after, until, 1)
 		if err != nil {
 			return end, err
@@ -580,7 +589,7 @@ func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
 	return store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}, nil
 }
 
-// filters reports whether a walk skips some of the runs that it reads.
+// filters reports whether the conditions exclude some of the runs that a walk reads.
 func (l *listing) filters(where []store.Condition, lead int) bool {
 	for i, c := range where {
 		if i != lead && !within(c) {
@@ -590,7 +599,7 @@ func (l *listing) filters(where []store.Condition, lead int) bool {
 	return l.q.Text != ""
 }
 
-// within reports whether a condition only limits the start and end of a walk.
+// within reports whether a condition does nothing but limit the start and the end of a walk.
 func within(c store.Condition) bool {
 	switch c.Test {
 	case store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
@@ -599,7 +608,7 @@ func within(c store.Condition) bool {
 	return false
 }
 
-// window returns the position of the last of the next n runs of a walk, or zero if there are fewer. With several
+// window returns the position up to which a walk reads the next size runs, or zero if fewer remain. With several
 // indexes it returns the earliest of their positions.
 func (l *listing) window(
 	where, ways []store.Condition, after store.RunPosition, size int,
@@ -609,15 +618,15 @@ func (l *listing) window(
 		if err != nil {
 			return end, err
 		}
-		if end.Before(at) { // it is at least the position of the previous index, which limits it
+		if end.Before(at) { // the position of the previous index is a bound for the next one
 			end = at
 		}
 	}
 	return end, nil
 }
 
-// last returns the position of the last of the next size runs that one index passes between two others, or the
-// beginning of their time partition; zero if there are fewer.
+// last returns the position of the last of the next size runs in one index between two positions, or the beginning of
+// its time partition; zero if there are fewer runs.
 func (l *listing) last(
 	one store.Condition, where []store.Condition, after, until store.RunPosition, size int,
 ) (store.RunPosition, error) {
@@ -632,7 +641,7 @@ func (l *listing) last(
 	return l.nth(way, size)
 }
 
-// alternatives returns the forms of the leading condition, one for each of its values.
+// alternatives returns the conditions on single values of which the leading condition consists.
 func alternatives(where []store.Condition, lead int) []store.Condition {
 	if lead < 0 {
 		return make([]store.Condition, 1)
@@ -640,8 +649,8 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 	return singles(where[lead])
 }
 
-// singles splits a condition on several values into conditions on one value each. A condition on a range stays: for a
-// list of times PostgreSQL would read all of a partition.
+// singles splits a condition on several values into conditions on one value each. A condition on a range stays whole:
+// for a list of times, PostgreSQL would read a whole time partition.
 func singles(c store.Condition) []store.Condition {
 	if c.Test != store.In {
 		return []store.Condition{c}
@@ -653,8 +662,8 @@ func singles(c store.Condition) []store.Condition {
 	return list
 }
 
-// choose lists the parts of a choice one by one. As a single condition, a choice could use no index, though each of its
-// parts may have one.
+// choose lists each part of a choice (conditions joined with OR) separately. One statement with the whole choice could
+// use no index, although there may be an index for each part.
 func (l *listing) choose(where []store.Condition, at int, after store.RunPosition) (all found, err error) {
 	rest := slices.Delete(slices.Clone(where), at, at+1)
 	var rows []RunModel
@@ -668,13 +677,13 @@ func (l *listing) choose(where []store.Condition, at int, after store.RunPositio
 			all.to = f.to
 		}
 	}
-	if to := all.to; to != (store.RunPosition{}) { // there may be more after that position
+	if to := all.to; to != (store.RunPosition{}) { // there may be more runs after that position
 		rows = slices.DeleteFunc(rows, func(m RunModel) bool { return position(m).Before(to) })
 	}
 	return l.joined(found{}, found{rows, all.to}), nil
 }
 
-// eachLed reports whether a choice can be listed part by part: each part has a condition with an index.
+// eachLed reports whether a choice can be listed part by part: each part must have a condition with an index.
 func eachLed(parts [][]store.Condition) bool {
 	for _, part := range parts {
 		led := func(c store.Condition) bool { return sole(c) || inOrder(c) || byValue(c) || eachLed(c.Any) }
@@ -685,7 +694,8 @@ func eachLed(parts [][]store.Condition) bool {
 	return len(parts) > 0 && len(parts) <= mostAlternatives
 }
 
-// joined adds the runs that follow in a part of a listing, each run once, and ends when the page is full.
+// joined returns f with the runs of the next part of the listing, behind. It adds each run once, and ends when the page
+// is full.
 func (l *listing) joined(f, behind found) found {
 	slices.SortFunc(behind.rows, func(x, y RunModel) int { return position(y).Compare(position(x)) })
 	behind.rows = slices.CompactFunc(behind.rows, func(x, y RunModel) bool { return x.RunID == y.RunID })

@@ -10,8 +10,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 )
 
-// A run consists of its row and its open rows. For a decision or a single view, all are read in one snapshot; a list of
-// rows needs no snapshot.
+// A run consists of its row and the rows of what is open in it (its open rows). For a decision or a single view, all
+// are read in one snapshot; a list of runs needs no snapshot.
 
 func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
 	err = r.one(ctx, selects(record.Workflows)+" WHERE namespace = $1 AND workflow_id = $2", []any{
@@ -40,14 +40,14 @@ func (r *reader) CurrentRuns(ctx context.Context, namespace string, ids []string
 	return current, wrap(err, "current runs of workflow IDs")
 }
 
-// Run reads the head and the open rows as of one moment.
+// Run reads the run's row and its open rows in one snapshot.
 func (r *reader) Run(ctx context.Context, id string) (*engine.Run, error) {
 	const opens = "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq > 0" +
 		" UNION ALL SELECT run_id, kind, seq, body FROM items WHERE run_id = $1"
 	return r.runWith(ctx, id, opens, id)
 }
 
-// Step returns the run with one open activity.
+// Step returns a run's row and the row of one open activity.
 func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, error) {
 	if seq == 0 {
 		h, err := r.head(ctx, id)
@@ -59,7 +59,7 @@ func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, e
 	return r.runWith(ctx, id, "SELECT run_id, kind, seq, body FROM tasks WHERE run_id = $1 AND seq = $2", id, seq)
 }
 
-// runWith reads the head and some of the open rows as of one moment.
+// runWith reads the run's row and some of its open rows in one snapshot.
 func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*engine.Run, error) {
 	var run *engine.Run
 	err := r.atOnce(ctx, func(in *reader) error {
@@ -74,8 +74,8 @@ func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*e
 	return run, err
 }
 
-// Run rows and open rows are read in one snapshot: a row that was inserted later would belong to a step that the run
-// row does not include.
+// Run rows and open rows are read in one snapshot: an open row that was inserted between two reads would belong to a
+// state that the run's row does not have yet.
 func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine.Run, error) {
 	runs := make(map[string]*engine.Run, len(ids))
 	if len(ids) == 0 {
@@ -138,7 +138,8 @@ func (r *reader) InheritedChildren(
 	return list, wrap(err, "children of workflow %s", chain.ID)
 }
 
-// The oldest first, by the index of closing times, so that an interrupted pass has deleted the most overdue runs.
+// Outdated returns the oldest runs first, by the index of closing times, so that an interrupted pass has deleted the
+// runs whose retention ended first.
 func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
 	var list []engine.Head
 	query := selects(record.Runs) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
@@ -150,7 +151,7 @@ func (r *reader) Outdated(ctx context.Context, namespace string, before time.Tim
 	return list, wrap(err, "outdated runs of namespace %s", namespace)
 }
 
-// The clean-up uses this to determine its next time, and sleeps until then.
+// FirstClosed is used by the clean-up, which sleeps until the retention of that run ends.
 func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Time, err error) {
 	const query = "SELECT closed_at FROM runs WHERE namespace = $1 AND closed_at IS NOT NULL ORDER BY closed_at LIMIT 1"
 	err = r.query(ctx, query, []any{namespace}, func(v []any) error {
@@ -160,7 +161,7 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 	return at, wrap(err, "first closed run of namespace %s", namespace)
 }
 
-// The state of a task is in the JSON document. The index can only use the text as a condition, so each row is checked
+// The state of a task is in the JSON document. The index finds documents that contain a text, so each row is checked
 // again.
 func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) ([]engine.Head, error) {
 	var list []engine.Head
@@ -180,7 +181,8 @@ func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) (
 	return list, wrap(err, "quarantined runs")
 }
 
-// quarantined returns the condition of the index runs_quarantined, literally, so that no other run is read.
+// quarantined returns the condition of the partial index runs_quarantined, with the same words, so that the planner
+// uses the index.
 func quarantined(d db.Dialect) string {
 	find := "instr"
 	if d.Shared {

@@ -14,8 +14,8 @@ import (
 
 // The statements of a listing of runs; runlist.go decides which of them are used.
 
-// indexQuery returns the query of one index between two positions, in the order of the listing. one is the condition
-// that the index serves.
+// indexQuery returns the query that reads one index between two positions, in the order of the listing. The index is
+// that of the condition one.
 func (l *listing) indexQuery(
 	one store.Condition, where []store.Condition, after, until store.RunPosition,
 ) (*gorm.DB, error) {
@@ -42,8 +42,8 @@ func (l *listing) indexQuery(
 		Order("x.started_at DESC, x.run_id DESC"), nil
 }
 
-// endOf selects n entries of an attribute's range from one of its ends, by the index of values, if they follow a
-// position in the order of the list.
+// endOf selects n entries from one end of an attribute's range, by the index of values, if they come after a position
+// of the list.
 func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
 	some := compare(l.values(c), "x.value", c).
 		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
@@ -51,8 +51,8 @@ func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, 
 		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
 }
 
-// by names the index of a walk for SQLite. SQLite has no statistics of the number of runs per value: between two times
-// it would read all runs that started then.
+// by names the index that a walk uses on SQLite. SQLite has no statistics of the number of runs per value: given two
+// times, it would read all runs that started between them.
 func (l *listing) by(one store.Condition) string {
 	if l.dialect.Shared || one.Field == "" || !inOrder(one) {
 		return ""
@@ -63,7 +63,7 @@ func (l *listing) by(one store.Condition) string {
 	}[one.Field]
 }
 
-// values selects the entries of an attribute that are not times.
+// values selects the index entries of an attribute whose values are no times.
 func (l *listing) values(c store.Condition) *gorm.DB {
 	of := l.gorm.Table("run_attributes AS x").Where("x.namespace = ? AND x.name = ?", l.q.Namespace, c.Name)
 	if c.Test == store.Present && l.ofBoth[c.Name] {
@@ -72,8 +72,8 @@ func (l *listing) values(c store.Condition) *gorm.DB {
 	return of.Where("substr(x.value, 1, 1) <> 'd'")
 }
 
-// times selects the entries of an attribute that are times. The index run_attributes_time has them by time partition of
-// the runs' starts, and within a partition in the order of the times.
+// times selects the index entries of an attribute whose values are times. The index run_attributes_time orders them by
+// the time partition in which the runs start, and within a partition by value.
 func (l *listing) times(name string) *gorm.DB {
 	of := "run_attributes AS x"
 	if !l.dialect.Shared {
@@ -82,13 +82,14 @@ func (l *listing) times(name string) *gorm.DB {
 	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, name)
 }
 
-// A part of all time is as long as 2^partBits microseconds, 71 minutes. startPart is the one in which a run starts.
+// A time partition is 2^partBits microseconds long, 71 minutes. startPart is the SQL expression for the partition in
+// which a run starts.
 const (
 	partBits  = 32
 	startPart = "(x.started_at >> 32)"
 )
 
-// timed reports whether a condition is on an attribute's times.
+// timed reports whether a condition compares an attribute with times.
 func timed(c store.Condition) bool {
 	if c.Field != store.FieldAttribute || c.Not {
 		return false
@@ -101,9 +102,9 @@ func timed(c store.Condition) bool {
 	return false
 }
 
-// parts returns the time partitions between two positions that contain runs for a condition on times, newest first,
-// until they have most entries together; the number of these entries; and the position of the end, zero if there are no
-// more.
+// parts returns time partitions between two positions that contain runs for a condition on times, newest first, until
+// they contain most entries together; the number of these entries; and the end position, zero if there are no further
+// partitions.
 func (l *listing) parts(
 	c store.Condition, where []store.Condition, after, until store.RunPosition, most int,
 ) (list []int64, sum int, end store.RunPosition, err error) {
@@ -126,7 +127,7 @@ func (l *listing) parts(
 	entries := compare(l.times(c.Name), "x.value", c).Where(startPart + " = b.part - 1")
 	entries = between(entries, "x.started_at", "x.run_id", where, after, until).Select("1 AS one").Limit(most)
 	var found []struct{ Part, N int64 }
-	// Each step finds the entries of the previous partition.
+	// Each statement finds the entries of the next older partition.
 	err = l.run(l.list(l.ctx, math.MaxInt32).Raw(
 		"WITH RECURSIVE b (part, n, behind) AS (SELECT CAST(? AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "+
 			"SELECT b.part - 1, (SELECT count(*) FROM (?) AS y), b.behind + b.n FROM b WHERE b.part > ? AND b.behind + b.n < ?) "+
@@ -153,7 +154,7 @@ func (l *listing) parts(
 	return list, sum, end, nil
 }
 
-// partsOf returns the first and the last time partition with runs that have a time attribute.
+// partsOf returns the first and the last time partition that contain runs with the time attribute name.
 func (l *listing) partsOf(name string) (first, last int64, err error) {
 	if of, known := l.extent[name]; known {
 		return of[0], of[1], nil
@@ -184,23 +185,23 @@ func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []
 	return values, err
 }
 
-// order selects how rows are ordered.
+// order is how the rows of a page are ordered.
 type order int
 
 const (
-	byIndex   order = iota // by the index of the leading condition
-	allSorted              // all that the index yields is sorted
-	topTwice               // first twice a page is selected, in which a run occurs once per value
+	byIndex   order = iota // in the order of the leading condition's index
+	allSorted              // all rows that the index returns are sorted
+	topTwice               // twice a page is selected before duplicates are removed: a run occurs once per value
 )
 
-// rows returns a page of the runs that satisfy all conditions between two positions. One condition leads, in one of its
-// alternatives.
+// rows returns a page of the runs between two positions that satisfy all conditions. The index of the condition at lead
+// is used, with the alternative one of it.
 func (l *listing) rows(
 	where []store.Condition, lead int, one store.Condition, by order, after, until store.RunPosition,
 ) (rows []RunModel, err error) {
 	db, id := l.list(l.ctx, l.q.Limit).Select("r.*"), "r.run_id"
 	if one.Field == store.FieldAttribute {
-		id = "a.run_id" // so that other attributes are checked before the run's row is read
+		id = "a.run_id" // conditions on other attributes are then checked before the run's row is read
 		found, err := l.indexQuery(one, where, after, until)
 		if err != nil {
 			return nil, err
@@ -211,12 +212,12 @@ func (l *listing) rows(
 		case by == topTwice:
 			found, db = found.Limit(2*l.q.Limit), db.Limit(2*l.q.Limit)
 		}
-		// With these words SQLite keeps the order of the join.
+		// The words CROSS JOIN make SQLite keep the order of the join.
 		db = db.Table("(?) AS a CROSS JOIN runs AS r", found).Where("r.run_id = a.run_id").
 			Order("a.started_at DESC, a.run_id DESC")
 	} else {
 		start := "r.started_at"
-		if by == allSorted { // no index may be used for this order: it would read all runs
+		if by == allSorted { // an expression, so that no index is used for this order: it would read all runs
 			start = "(r.started_at + 0)"
 		}
 		indexed := ""
@@ -237,7 +238,7 @@ func (l *listing) rows(
 			db = l.narrow(db, c, id)
 		}
 	}
-	if l.q.Text != "" { // a run id is found whole: a part of one, being random, would be part of many
+	if l.q.Text != "" { // only a complete run ID matches: a part of a random ID is contained in many IDs
 		db = db.Where(`(lower(r.workflow_id) LIKE ? ESCAPE '\' OR lower(r.business_key) LIKE ? ESCAPE '\' `+
 			`OR r.run_id IN (?, ?))`,
 			like(l.q.Text), like(l.q.Text), l.q.Text, strings.ToUpper(l.q.Text))
@@ -245,8 +246,8 @@ func (l *listing) rows(
 	return rows, l.run(db, &rows)
 }
 
-// between selects the runs between two positions, within the requested times. It uses one bound per side: of two
-// bounds, SQLite uses one for its index and rereads everything between them for each page.
+// between selects the runs between two positions that start within the requested times. It uses one bound per side: of
+// two bounds, SQLite uses one for its index and rereads everything between them for each page.
 func between(
 	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
 ) *gorm.DB {
@@ -266,7 +267,7 @@ func between(
 	return db
 }
 
-// started returns the first and the last microsecond in which runs start that satisfy the conditions.
+// started returns the first and the last microsecond in which runs that satisfy the conditions may start.
 func started(where []store.Condition) (low, high int64) {
 	low, high = math.MinInt64, math.MaxInt64
 	for _, c := range where {
@@ -302,7 +303,7 @@ func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 		return compare(db, "r."+string(c.Field), c)
 	}
 	// SQLite has no statistics of the number of runs per value. A plus sign before the column prevents SQLite from
-	// choosing its index instead of the one that was found to be selective.
+	// choosing the index of that column instead of the selective one.
 	return compare(db, "+r."+string(c.Field), c)
 }
 
@@ -354,9 +355,9 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 	return db.Where(there, compare(has(), "y.value", c))
 }
 
-// compare adds a comparison of one expression.
+// compare adds a comparison of the expression what to a query.
 func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
-	if c.Field == store.FieldStuck { // several columns determine it
+	if c.Field == store.FieldStuck { // computed from several columns
 		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
 		if c.Test == store.Absent {
 			return db.Where("NOT (" + record.StuckRun(row) + ")")
@@ -386,7 +387,7 @@ func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	return ordered(db, what, c)
 }
 
-// bounds returns the values with which a comparison by order compares.
+// bounds returns the values with which the comparison of a range is made.
 func bounds(c store.Condition) []any {
 	switch c.Test {
 	case store.Between:
@@ -398,7 +399,7 @@ func bounds(c store.Condition) []any {
 	return c.Values[:1]
 }
 
-// opposite returns the comparison that NOT makes of a comparison.
+// opposite returns the negation of a comparison.
 func opposite(what string, c store.Condition) string {
 	switch c.Test {
 	case store.Between:
@@ -409,8 +410,8 @@ func opposite(what string, c store.Condition) string {
 	return what + " " + string(c.Test) + " ?"
 }
 
-// ordered adds a comparison by order. Keys of search attributes begin with their type, and values of different types
-// are neither less nor greater than each other.
+// ordered adds a comparison of a range. Keys of search attributes begin with their type: a value of another type is
+// neither less nor greater.
 func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
 	key, text := c.Values[0].(string)

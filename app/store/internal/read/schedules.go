@@ -53,8 +53,8 @@ func (r *reader) ScheduleEvents(
 	return r.scheduleEventsBetween(ctx, k, "seq > $3 ORDER BY seq LIMIT $4", after, limit)
 }
 
-// The dashboard reads the newest events first; a client that follows a schedule reads on from the last event that it
-// knows. Both use the same statement, in opposite directions.
+// Both directions use the same statement: the dashboard reads the newest events first, and a client that follows a
+// schedule reads from the last event that it received.
 func (r *reader) ScheduleEventsBack(
 	ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 ) ([]protocol.ScheduleEvent, error) {

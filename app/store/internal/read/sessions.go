@@ -16,8 +16,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session's row does not say what its tasks are at: that is read behind it, also for lists, by the indexes that the
-// committer counts with.
+// The row of a session does not contain the states of its tasks. They are read separately, also for lists, by the same
+// indexes by which the committer counts them.
 
 // The row of a session does not contain the counts of its tasks, so they are read separately.
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
@@ -48,7 +48,7 @@ func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blo
 	return blob, wrap(err, "arguments of session %s", k.ID)
 }
 
-// Sessions lists what was moved last first.
+// Sessions lists sessions by their last change, newest first.
 func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.Session, error) {
 	db := r.list(ctx, q.Limit).Order("updated_at DESC, session_id DESC").Where("(claimed = 1 OR door = 'workflow')")
 	for column, v := range map[string]string{
@@ -58,15 +58,15 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 			db = db.Where(column+" = ?", v)
 		}
 	}
-	// By the shown status and not by the column: a session whose owner has died is shown as expired.
+	// Filter by the displayed status and not by the column: a session whose owner has died is displayed as expired.
 	if len(q.Statuses) > 0 {
 		db = db.Where(shownStatus+" IN ?", q.Statuses)
 	}
 	if q.Text != "" {
 		db = db.Where(`lower(session_id) LIKE ? ESCAPE '\'`, like(q.Text))
 	}
-	// Pages continue after the last row and not at an offset, so that rows which move between two pages are neither
-	// repeated nor lost.
+	// A page continues after the last row and not at an offset, so that rows that move between two requests are neither
+	// repeated nor omitted.
 	if q.AfterID != "" {
 		at := q.AfterUpdated.Micros()
 		db = db.Where("(updated_at < ? OR (updated_at = ? AND session_id < ?))", at, at, q.AfterID)
@@ -91,7 +91,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	return list, r.countTasks(ctx, list)
 }
 
-// shownStatus is engine.Session.Shown in SQL.
+// shownStatus is engine.Session.Shown as an SQL expression.
 const shownStatus = "CASE WHEN status = 'active' AND owner IS NULL AND claimed = 1 THEN 'expired' ELSE status END"
 
 // SessionTasks lists leased tasks first, so that a limit does not omit them.
@@ -106,8 +106,7 @@ func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit in
 	return list, wrap(err, "tasks of session %s", k.ID)
 }
 
-// countTasks sets the fields that rows of sessions do not store but their tasks do, for readers: also the time of the
-// last activity.
+// countTasks sets the members of sessions that are computed from tasks: the counts, and the time of the last activity.
 func (r *reader) countTasks(ctx context.Context, list []engine.Session) error {
 	if len(list) == 0 {
 		return nil
@@ -151,7 +150,7 @@ func (r *reader) LastActivity(ctx context.Context, s *engine.Session) (last hist
 	return last, wrap(err, "last activity in session %s", s.ID)
 }
 
-// The newest entries are read first and returned last: they are read from the end and reversed.
+// The newest entries are read from the end of the index and then reversed.
 func (r *reader) Timeline(
 	ctx context.Context, k engine.SessionKey, before int64, limit int,
 ) ([]store.TimelineEntry, error) {
@@ -176,7 +175,7 @@ func (r *reader) SessionHistory(
 ) (list []store.RunEvent, err error) {
 	session := record.SessionKey(k)
 	at := cmp.Or(before.At.Micros(), 1<<62)
-	cursor := []any{at + 1, "", int64(0)} // later leading rows have no earlier followers
+	cursor := []any{at + 1, "", int64(0)} // no later leading row leads to events before this position
 	seen := map[string]bool{}             // rows, by run and sequence
 	for more := true; more; {
 		leads, last := db.NewRowset([]db.Column{db.Text("session"), db.Text("run_id"), db.Num("seq")}), int64(0)
@@ -207,13 +206,13 @@ func (r *reader) SessionHistory(
 	return list[:min(len(list), limit)], nil
 }
 
-// later is the order of a session's history, latest first.
+// later compares two events by their order in the history of a session, latest first.
 func later(x, y store.RunEvent) int {
 	return cmp.Or(y.At.Compare(x.At.Time), cmp.Compare(y.Run, x.Run), cmp.Compare(y.Seq, x.Seq))
 }
 
-// endedBehind adds the events that ended attempts in a session, from rows that follow leading rows, each once, if they
-// are before a given event.
+// endedBehind adds events that ended attempts in a session and are in rows that follow leading rows. It adds each event
+// once, and only events before a given one.
 func (r *reader) endedBehind(
 	ctx context.Context, leads *db.Rowset, before store.RunEvent, list []store.RunEvent, seen map[string]bool,
 ) ([]store.RunEvent, error) {
@@ -238,7 +237,7 @@ func (r *reader) endedBehind(
 	return list, err
 }
 
-// Removable excludes sessions of a workflow that have not ended: they exist as long as their workflow.
+// Removable excludes open sessions that a workflow started: the end of the workflow ends them.
 func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) ([]engine.SessionKey, error) {
 	var list []engine.SessionKey
 	query := "SELECT namespace, session_id FROM sessions AS s WHERE (lease_until IS NULL OR lease_until <= $1)" +
@@ -254,7 +253,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 	return list, wrap(err, "removable sessions")
 }
 
-// The last entry counts and not the first: a timeline is kept complete as long as any of its entries is recent.
+// The last entry counts: a timeline is retained completely while any of its entries is recent.
 func (r *reader) Forgettable(
 	ctx context.Context, namespace string, before time.Time, limit int,
 ) ([]engine.SessionKey, error) {

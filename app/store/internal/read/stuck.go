@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The view judges once per routing key whether live workers may lease its tasks. These queries read the routing keys
-// that have tasks, and, for the routing keys without a worker, the runs whose stuck mark must change.
+// A pass of package view decides once per routing key whether a live worker may lease its tasks. These queries read the
+// routing keys that have ready tasks, and, for routing keys without a worker, the runs whose stuck mark must change.
 
 func (r *reader) ReadyRoutingKeys(ctx context.Context) (list []store.ReadyRoutingKey, err error) {
 	query := "SELECT namespace, queue, kind, lane FROM lanes WHERE " + record.HasReady(r.dialect)
@@ -33,8 +33,8 @@ func (r *reader) ReadyRoutingKeys(ctx context.Context) (list []store.ReadyRoutin
 	return list, wrap(err, "routing keys with ready tasks")
 }
 
-// unservedColumns are the parameters of a routing key without a worker: the range of its routes, since when a task must
-// have been ready, and the mark of the run.
+// unservedColumns are the parameters for each routing key without a worker: the range of its routes, the time since
+// which a task must have been ready, and the mark of its runs.
 var unservedColumns = []db.Column{
 	db.Text("low"), db.Text("high"), db.Num("ready_by"), db.Text("reason"), db.Text("message"),
 }
@@ -64,8 +64,8 @@ func (r *reader) Unserved(
 	return list, wrap(err, "runs without a worker")
 }
 
-// routes is the range of the routes of a routing key, without its end. The routing word of a session without a holder
-// begins with +.
+// routes returns the first and the last route of a routing key. The routing word of a session without a holder begins
+// with +.
 func routes(l store.UnservedRoutingKey) (low, high string) {
 	of := strings.Join([]string{l.Namespace, l.Queue, string(l.Kind), l.Text}, record.RouteSeparator)
 	if l.Place {
@@ -82,7 +82,7 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 		" (SELECT 1 FROM tasks AS t WHERE t.run_id = r.run_id AND %s)) LIMIT %d",
 		d.List(unservedColumns), strings.ReplaceAll(within, "t.route", plain(d)+"t.route"), limit)
 	tasks := "tasks AS t ON " + within
-	if d.Shared { // so that each routing key is read by its range of the index
+	if d.Shared { // each routing key is then read from its range of the index
 		tasks = "LATERAL (SELECT t.run_id, t.ready_at FROM tasks AS t WHERE " + within + " OFFSET 0) AS t"
 	}
 	unmarked = fmt.Sprintf("SELECT t.run_id, min(t.ready_at), min(k.reason), min(k.message) FROM %s AS k CROSS JOIN %s"+
@@ -91,7 +91,7 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	return marked, unmarked
 }
 
-// plain returns the prefix that prevents SQLite from using an index of the following column.
+// plain returns a prefix that prevents SQLite from using an index of the column after it.
 func plain(d db.Dialect) string {
 	if d.Shared {
 		return ""

@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// Tokens are read for each request that no cache answers. Callers check permissions.
+// A token is read for a request only if it is in no cache. The callers check permissions.
 
 func (r *reader) Token(ctx context.Context, id string) (t store.Token, err error) {
 	err = r.one(ctx, selects(record.Tokens)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {
@@ -30,7 +30,7 @@ func (r *reader) Tokens(ctx context.Context) ([]store.Token, error) {
 	return list, wrap(err, "tokens")
 }
 
-// Audits returns the newest actions first.
+// Audits returns the newest audit entries first.
 func (r *reader) Audits(ctx context.Context, namespace string, common bool, limit int) ([]store.Audit, error) {
 	var list []store.Audit
 	other := namespace
@@ -48,8 +48,8 @@ func (r *reader) Audits(ctx context.Context, namespace string, common bool, limi
 	return list, wrap(err, "audit")
 }
 
-// OldAudits reads in the order of writing, by the primary key, and stops at the first entry that is not old. No index
-// by time is needed, since entries are written in the order of the store's clock.
+// OldAudits reads entries in the order in which they were written, by the primary key, and stops at the first entry
+// that is not old. An index by time is not needed, because entries are written in the order of the store's clock.
 func (r *reader) OldAudits(ctx context.Context, before time.Time, limit int) (numbers []int64, err error) {
 	const query = "SELECT id, at FROM audit ORDER BY id LIMIT $1"
 	old := true

@@ -11,7 +11,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// usagePage is how many runs one statement of a count reads.
+// usagePage is the number of runs that one statement of a count reads.
 const usagePage = 1000
 
 func (r *reader) CountUsage(
@@ -63,12 +63,12 @@ func (r *reader) CountUsage(
 const (
 	lastBatch      = "SELECT batch FROM batches WHERE app = $1"
 	countSchedules = "SELECT count(*) FROM schedules WHERE namespace = $1 AND status <> 'deleted'"
-	// usageOfRuns reads one page by the index that begins with the namespace and the start.
+	// usageOfRuns reads one page, by the index that begins with the namespace and the start.
 	usageOfRuns = "SELECT run_id, started_at, status, state FROM runs WHERE namespace = $1 AND (started_at, run_id) > ($2, $3)" +
 		" ORDER BY started_at, run_id LIMIT $4"
 )
 
-// heldRuns reads the index that holds nothing else.
+// heldRuns reads a partial index that contains only held runs.
 const heldRuns = "SELECT run_id FROM runs WHERE namespace = $1 AND held IS NOT NULL ORDER BY started_at, run_id LIMIT $2"
 
 func (r *reader) HeldRuns(ctx context.Context, namespace string, limit int) (list []string, err error) {

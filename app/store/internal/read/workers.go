@@ -63,7 +63,8 @@ func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Wor
 	}
 }
 
-// hasSomething is true of a worker with a leased task or a session. The indexes on owners hold no other rows.
+// hasSomething is the condition that a worker has a leased task or a session. The indexes on owners contain no other
+// rows.
 const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +
 	" OR EXISTS (SELECT 1 FROM runs WHERE runs.namespace = workers.namespace AND runs.owner = workers.worker_id)" +
 	" OR EXISTS (SELECT 1 FROM sessions WHERE sessions.namespace = workers.namespace AND sessions.owner = workers.worker_id AND sessions.status = 'active'))"

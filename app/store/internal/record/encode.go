@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Only this file maps fields of a row to columns. A field with a column is read from the column and not from the
-// document, so that it is stored once.
+// Only this file maps fields of a row to columns. A field with a column is not repeated in the JSON document: it is
+// read from the column.
 
 // Document encodes the JSON part of a row. Encoding these structs fails only if they contain invalid raw JSON.
 func Document(v any) (string, error) {
@@ -23,7 +23,7 @@ func Document(v any) (string, error) {
 	return string(b), err
 }
 
-// All functions below add values in the order of the table's columns; readers access them by number.
+// All functions below add values in the order of the table's columns, and readers access them by position.
 
 // AddRun adds the row of a run.
 func AddRun(r *db.Rowset, h *engine.Head) error {
@@ -57,8 +57,8 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	return nil
 }
 
-// StuckRun returns the condition on a row t of runs that the run is stuck. It contains the condition of the index
-// runs_stuck literally.
+// StuckRun returns the condition on a row t of runs that the run is stuck. It contains the condition of the partial
+// index runs_stuck with the same words, so that the planner uses the index.
 func StuckRun(t string) string {
 	return t + ".closed_at IS NULL AND (" + t + ".failing IS NOT NULL OR " + t + ".unserved IS NOT NULL)"
 }
@@ -81,7 +81,7 @@ func ReadHead(v []any) (engine.Head, error) {
 	return h, nil
 }
 
-// SessionKey names a session in one text, which the rows of events contain.
+// SessionKey returns the key of a session as one text, as stored in rows of events.
 func SessionKey(k engine.SessionKey) string { return k.Namespace + "\x1f" + k.ID }
 
 // AddActivity adds the row of an open activity; route is empty unless it is ready.
@@ -100,7 +100,7 @@ func AddActivity(r *db.Rowset, run *engine.Head, a *engine.Activity, route strin
 	return nil
 }
 
-// The values of the columns suspect: NULL for a task that is none.
+// These are values of the column suspect; a task that is no suspect has NULL.
 const (
 	Suspect  = 1
 	Isolated = 2 // blamed, and leased to a process that receives no other task
@@ -117,8 +117,8 @@ func suspect(s *engine.Suspicion, state engine.TaskState) int64 {
 	return Suspect
 }
 
-// AddReady adds the row of a ready workflow task, whose state is in its run's row. The body repeats its suspicion, by
-// which claims choose.
+// AddReady adds the row of a ready workflow task. The state of the task is in its run's row. The body repeats the
+// suspicion, because claims choose tasks by it.
 func AddReady(r *db.Rowset, run *engine.Head, route string) error {
 	body := ""
 	if run.Task.Suspect != nil {
@@ -142,7 +142,7 @@ func ReadActivity(run, namespace string, seq int64, body string) (engine.Activit
 	return a, nil
 }
 
-// The kinds of items.
+// These are the kinds of items.
 const (
 	TimerItem  = "timer"
 	WaitItem   = "wait"
@@ -154,8 +154,9 @@ const (
 	AttachedItem = "attached"
 )
 
-// AddItem adds an open item of a run other than an activity. Items of all kinds share one table, because queries select
-// them by run or by due time regardless of the kind, and because a new kind then needs no migration.
+// AddItem adds an open item of a run, such as a timer. Activities have a table of their own. Items of all kinds share
+// one table, because queries select them by run or by due time, whatever their kind, and because a new kind then needs
+// no migration.
 func AddItem(r *db.Rowset, run, kind string, seq int64, due history.Time, v any) error {
 	body, err := Document(v)
 	if err != nil {
@@ -193,18 +194,18 @@ func ReadOpen(run *engine.Run, v []any) error {
 	case string(store.DueMessage):
 		return readItem(&run.Undelivered, run.ID, kind, seq, body)
 	}
-	return nil // a ready workflow task: its run's row has it
+	return nil // a ready workflow task, which is part of its run's row
 }
 
-// OpenRows selects the open rows of runs as ReadOpen takes them.
+// OpenRows returns the query of the open rows of runs, with the columns that ReadOpen reads.
 func OpenRows(d db.Dialect) string {
 	const columns = "t.run_id, t.kind, t.seq, t.body"
 	return db.ReuseParameter(d, d.Probe(Runs.Key(), columns, "tasks", "t.seq > 0", "")+
 		" UNION ALL "+d.Probe(Runs.Key(), columns, "items", "", ""))
 }
 
-// An unreadable row returns an error that names the row and fails the run; if it were skipped, the run would continue
-// without the item.
+// readItem decodes an item. An unreadable row is an error that names the row and fails the load of the run; if it were
+// skipped, the run would continue without the item.
 func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, body string) error {
 	var v V
 	if err := json.Unmarshal([]byte(body), &v); err != nil {
@@ -214,8 +215,8 @@ func readItem[V any](t *engine.Table[int64, V], run, kind string, seq int64, bod
 	return nil
 }
 
-// AddSession adds the row of a session. The word is a parameter, because it depends on the time, which must be the same
-// for all rows of a batch.
+// AddSession adds the row of a session. word is the routing word, which depends on the time: all rows of a batch must
+// use the same time.
 func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) error {
 	body, err := Document(s)
 	if err != nil {
@@ -233,7 +234,7 @@ func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) e
 	return nil
 }
 
-// ReadSession reads a row of Sessions, and when it is due.
+// ReadSession reads a row of Sessions: the session, its routing word and its due time.
 func ReadSession(v []any) (s engine.Session, word string, due int64, err error) {
 	if err := json.Unmarshal([]byte(db.Str(v[14])), &s); err != nil {
 		return s, "", due, fmt.Errorf("session %s: %w", db.Str(v[1]), err)
@@ -244,7 +245,7 @@ func ReadSession(v []any) (s engine.Session, word string, due int64, err error) 
 	return s, db.Str(v[13]), db.Int(v[8]), nil
 }
 
-// ReadBehind reads the former owners of a session that may have attempts in it.
+// ReadBehind reads the former owners of a session that may still have attempts in it.
 func ReadBehind(v []any) ([]string, error) {
 	if v[15] == nil {
 		return nil, nil
@@ -292,7 +293,7 @@ func ReadReceipt(v []any) store.Receipt {
 	}
 }
 
-// Flag is a truth as a number. Neither database is asked for a boolean: one has none.
+// Flag returns a boolean as a number, because SQLite has no boolean type.
 func Flag(b bool) int64 {
 	if b {
 		return 1
@@ -306,7 +307,7 @@ func Undocument[V any](body string) (v V, err error) {
 	return v, err
 }
 
-// ReadInherited reads a row of Former.
+// ReadInherited reads a row of InheritedChildren.
 func ReadInherited(v []any) (engine.InheritedChild, error) {
 	f := engine.InheritedChild{Chain: engine.WorkflowKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}}
 	if err := json.Unmarshal([]byte(db.Str(v[4])), &f); err != nil {
@@ -315,7 +316,7 @@ func ReadInherited(v []any) (engine.InheritedChild, error) {
 	return f, nil
 }
 
-// ReadNamespace reads a row of Namespaces. Members that a newer release added are preserved, see decodeOpen.
+// ReadNamespace reads a row of Namespaces. Members that a newer release added are preserved; see decodeOpen.
 func ReadNamespace(v []any) (n store.Namespace, err error) {
 	if n.Unknown, err = decodeOpen(db.Str(v[2]), &n, namespaceMembers); err != nil {
 		return n, fmt.Errorf("namespace %s: %w", db.Str(v[0]), err)
@@ -333,7 +334,7 @@ func ReadQueue(v []any) (q engine.Queue, err error) {
 	return q, nil
 }
 
-// ReadSchedule reads a row of Schedules. The status is also a column, for listings, and is read from it.
+// ReadSchedule reads a row of Schedules. The status is read from its column, which listings use.
 func ReadSchedule(v []any) (engine.Schedule, error) {
 	var s engine.Schedule
 	if err := json.Unmarshal([]byte(db.Str(v[4])), &s); err != nil {

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// The events of inherited signals are one row of events, whatever their number. Its column heads holds an object with
-// the inbox and the numbers of the signals, where other rows hold a list.
+// The events of all inherited signals of a run are one row of the table events. In this row, the column heads contains
+// an object with the inbox and the numbers of the signals; in other rows it contains a list.
 
-// Inherited names the signals of such a row in the order of their events.
+// Inherited identifies the signals of such a row, in the order of their events.
 type Inherited struct {
 	Inbox  string         `json:"inbox"`
 	Ranges []engine.Range `json:"ranges"`
@@ -24,8 +24,8 @@ func (i *Inherited) count() (n int64) {
 	return n
 }
 
-// AddInherited adds the row of a run's inherited signals to events, and the signals that no earlier run inherited to
-// inbox.
+// AddInherited adds the row of a run's inherited signals to events, and to inbox the signals that no earlier run has
+// put there.
 func AddInherited(events, inbox *db.Rowset, run string, at history.Time, s *engine.InheritedSignals) error {
 	heads, err := Document(Inherited{s.Inbox, s.Ranges})
 	if err != nil {
@@ -45,7 +45,7 @@ type InheritedRange struct {
 	Event         int64
 }
 
-// Span returns the numbers of the row's signals with the events from first to last.
+// Span returns the numbers of the signals whose events are between first and last.
 func (p *Packed) Span(first, last int64) (list []InheritedRange) {
 	at := p.First
 	for _, r := range p.Inherited.Ranges {
@@ -58,7 +58,7 @@ func (p *Packed) Span(first, last int64) (list []InheritedRange) {
 	return list
 }
 
-// Signal returns the row that an inherited signal would have without an inbox.
+// Signal returns the row that an inherited signal would have if it were stored as an ordinary event.
 func (p *Packed) Signal(event int64, body string) Packed {
 	name := (&history.SignalReceived{}).Type()
 	return Packed{Run: p.Run, First: event, heads: []head{{Type: name, At: p.at, Bytes: len(body)}}, payload: body}

@@ -7,13 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 )
 
-// An index over event rows finds the activities that ended in a session. One index entry for each step would be
-// expensive: the entries of one session are adjacent, so every active session dirties a separate index page.
-// Therefore only some rows of a run are indexed (they lead). Rows that are written shortly after a leading row follow
-// it, and are read through it by run and sequence. A row may follow only if this process remembers the leading row,
-// which is stored and never changes. Otherwise the row leads, which is always correct.
+// An index over event rows finds the activities that ended in a session. An index entry for each ended activity would
+// be expensive: the entries of one session are adjacent, so every active session would dirty a separate index page.
+// Therefore only some rows of a run are indexed; they are called leading rows. Rows that are written shortly after a
+// leading row follow it: a reader finds the leading row in the index, and the rows that follow by run and sequence. A
+// row may follow only if this process remembers the leading row, which is stored and never changes. Otherwise the row
+// leads, which is always correct.
 
-// Limits for rows that follow a leading row.
+// These are limits for rows that follow a leading row.
 const (
 	LeadTime = time.Second // maximum time between a leading row and a row that follows it
 	leadSpan = 128         // maximum number of events between them
@@ -22,13 +23,15 @@ const (
 	mostFollowing = 8 << 10
 )
 
-// Lead is the row of a run that leads to what ends soon in a session; the zero value is none.
+// Lead is the current leading row of a run: rows written soon after it may follow it. The zero value means that there
+// is none.
 type Lead struct {
 	session string
 	seq, at int64
 }
 
-// next reports whether the run's next row, of a session or of none, follows, as 1, and takes its place if it leads.
+// next reports whether the next row of the run follows the leading row (1) or leads (0). session is empty if no attempt
+// in a session ended in the row. A row that leads becomes the new Lead.
 func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
 	switch {
 	case bytes > mostFollowing:
@@ -43,8 +46,8 @@ func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
 	return 0
 }
 
-// led returns the query of columns of the rows t that follow the leading rows m, which a table expression gives, and of
-// the rows m. A row that follows several leading rows is returned several times.
+// led returns a query of columns of the leading rows m, which are selected by the table expression leads, and of the
+// rows t that follow them. A row that follows several leading rows is returned several times.
 func led(d db.Dialect, columns, leads, where string) string {
 	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadSpan)
 	if where != "" {
@@ -58,7 +61,7 @@ func led(d db.Dialect, columns, leads, where string) string {
 	)
 }
 
-// leading is a table expression of the rows that lead to ends of the session $1 and come behind the time $2.
+// leading returns a table expression of the leading rows of session $1 that are later than time $2, at most most.
 func leading(most int) string {
 	return fmt.Sprintf("(SELECT run_id, seq FROM events WHERE session = $1 AND follows IS NULL AND at > $2"+
 		" ORDER BY at DESC LIMIT %d)", most)
@@ -68,14 +71,15 @@ func leading(most int) string {
 // in which at most 64 runs use one session.
 func LastEnded(d db.Dialect) string { return led(d, EventColumns, leading(64), "t.session = $1") }
 
-// RanIn counts what ended in a holding that began at $3; at most 10,000 rows of it.
+// RanIn returns the query that counts the attempts that ended while a holder has held a session, since $3. It reads at
+// most 10,000 rows.
 func RanIn(d db.Dialect) string {
 	rows := led(d, "t.run_id, t.seq, t.ended", leading(10_000), "t.session = $1 AND t.at >= $3")
 	return "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT DISTINCT w.run_id, w.seq, w.ended" +
 		" FROM (" + rows + " LIMIT 10000) AS w) AS e"
 }
 
-// Behind reads the rows of a session that some of them lead to.
+// Behind returns the query of rows of a session that follow the given leading rows.
 func Behind(d db.Dialect) string {
 	keys := []db.Column{db.Text("session"), db.Text("run_id"), db.Num("seq")}
 	return led(

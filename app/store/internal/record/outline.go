@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// A row with a single event above largeRow is read without the middle of its payload: its beginning, its end and its
-// length are read. For an event with one encoded value this suffices for its outline, if the missing bytes are all in
-// that value. The value is Base64, which contains no quote, and the member payload_codec follows it.
+// If a row with a single event is larger than largeRow, only the beginning, the end and the length of its payload are
+// read. For an event with one encoded value this is sufficient for the outline, if all missing bytes belong to that
+// value. The value is Base64, which contains no quote, and the member payload_codec follows it.
 const (
 	largeRow = 48 << 10
 	rowBegin = 24 << 10
@@ -29,7 +29,7 @@ var largeMember = map[string]string{
 	"UpdateCompleted": "result", "WorkflowCompleted": "output", "WorkflowStarted": "arguments",
 }
 
-// OutlineColumns are the columns that ReadOutlines reads.
+// OutlineColumns are the columns that ReadOutlines expects.
 var OutlineColumns = outlineColumns()
 
 func outlineColumns() string {
@@ -45,7 +45,7 @@ func outlineColumns() string {
 	return strings.Replace(EventColumns, "t.payload", begin, 1) + ", " + end + ", octet_length(t.payload)"
 }
 
-// Outlines is a row of events as it is read by OutlineColumns.
+// Outlines is a row of events that was read by OutlineColumns.
 type Outlines struct {
 	Packed
 	end     string // end of a payload without its middle
@@ -64,8 +64,8 @@ func ReadOutlines(v []any) (o Outlines, err error) {
 	return o, nil
 }
 
-// Readable reports whether the outlines of the row can be made from what was read. If not, the row has to be read by
-// EventColumns, see Whole.
+// Readable reports whether the outlines can be made from what was read. If not, the caller must read the row by
+// EventColumns; see Whole.
 func (o *Outlines) Readable() bool {
 	if o.end == "" {
 		return true
@@ -80,7 +80,7 @@ func (o *Outlines) Readable() bool {
 		base64Text(o.end[:rest]) && strings.HasPrefix(o.end[rest:], `","payload_codec":`)
 }
 
-// base64Text reports whether text consists of characters that the Base64 text of a value contains.
+// base64Text reports whether text consists of characters that may occur in the Base64 text of a value.
 func base64Text(text string) bool {
 	for i := range len(text) {
 		c := text[i]
@@ -94,8 +94,8 @@ func base64Text(text string) bool {
 // Whole returns the outlines of a row that was read by EventColumns.
 func Whole(p Packed) Outlines { return Outlines{Packed: p} }
 
-// Each calls fn for the outlines of the events after `after` up to through, and stops at its error. keep is the most of
-// a value, at most MaxKept.
+// Each calls fn for the outlines of the events after the event `after` up to through. It stops at an error of fn.
+// maxValues is the maximum number of bytes of a value in an outline, at most MaxKept.
 func (o *Outlines) Each(after, through int64, maxValues int, fn func(history.Outline) error) error {
 	return o.bodies(after, through, func(seq int64, h *head, body []byte) error {
 		out := history.Outline{Seq: seq, At: history.Micros(h.At), Type: h.Type, TaskID: h.Task}

@@ -20,7 +20,7 @@ import (
 // state therefore begins at an event that already has a row, and its insert violates the primary key. The key alone
 // fences two writers of a run, as it did when each event had its own row.
 
-// The most of a row; a single event may be larger.
+// These are the maximum numbers of events and bytes of a row. A single larger event has its own row.
 const (
 	mostPacked      = 64
 	mostPackedBytes = 256 << 10
@@ -30,17 +30,17 @@ const (
 type head struct {
 	Type  string `json:"type"`
 	At    int64  `json:"at"`
-	Bytes int    `json:"bytes"` // of the payload
+	Bytes int    `json:"bytes"` // size of the payload
 	Seen  int64  `json:"seen,omitempty"`
 	Task  string `json:"task,omitempty"`
-	Ended bool   `json:"ended,omitempty"` // an attempt in the row's session
+	Ended bool   `json:"ended,omitempty"` // the event ended an attempt in the row's session
 }
 
-// Packing is the events of one run that a batch has to write yet.
+// Packing contains the events of one run that a batch is about to write.
 type Packing struct {
 	Events   []history.Event
 	Payloads [][]byte
-	Sessions []string // by event: the session of the attempt that it ends, as far as there are any
+	Sessions []string // by event: the session of the attempt that the event ended; empty if there is none
 	Lead     Lead     // the leading row that rows of a session may follow; updated by the rows
 }
 
@@ -68,7 +68,7 @@ func (p *Packing) row(from int) (to, attemptEnd int) {
 	attemptEnd = from
 	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
 		size += len(p.Payloads[to])
-		// Events of inherited signals may lie between two events; they have a row of their own.
+		// Events of inherited signals may lie between two events; they have their own row.
 		if to > from && (size > mostPackedBytes || p.Events[to].Seq != p.Events[to-1].Seq+1) {
 			break
 		}
@@ -83,8 +83,8 @@ func (p *Packing) row(from int) (to, attemptEnd int) {
 	return to, attemptEnd
 }
 
-// addRow adds the row of the events at the positions from to to-1. The row has the session and the time of the event at
-// attemptEnd.
+// addRow adds a row with the events at the positions from to to-1. The session and the time of the row are those of the
+// event at attemptEnd.
 func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 	e := &p.Events[from]
 	session := p.session(attemptEnd)
@@ -100,7 +100,7 @@ func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 	}
 	var payloads strings.Builder
 	payloads.Grow(size)
-	heads := make([]byte, 0, 112*(to-from)) // one of an attempt that ended in a session has 105 or so
+	heads := make([]byte, 0, 112*(to-from)) // the head of an attempt that ended in a session has about 105 bytes
 	for k := from; k < to; k++ {
 		if k > from {
 			payloads.WriteByte('\n')
@@ -122,7 +122,7 @@ func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
 }
 
-// append writes h as the next of a list.
+// append appends the JSON of h to a list of heads.
 func (h *head) append(b []byte) []byte {
 	if len(b) == 0 {
 		b = append(b, '[')
@@ -144,7 +144,7 @@ func (h *head) append(b []byte) []byte {
 	return append(b, '}')
 }
 
-// Packed is a row of events as it is read: one event, or several.
+// Packed is a row of events that was read: it contains one event, or several.
 type Packed struct {
 	Run     string
 	First   int64
@@ -155,7 +155,7 @@ type Packed struct {
 	at        int64
 }
 
-// EventColumns are the columns that ReadEvents reads.
+// EventColumns are the columns that ReadEvents expects.
 const EventColumns = "t.run_id, t.seq, t.at, t.type, t.task_id, t.seen_through, t.payload, t.last, t.session, t.heads"
 
 // ReadEvents reads a row of Events, by EventColumns.
@@ -192,7 +192,7 @@ func ReadEvents(v []any) (p Packed, err error) {
 	return p, nil
 }
 
-// Last is the sequence of the row's last event.
+// Last returns the sequence of the row's last event.
 func (p *Packed) Last() int64 {
 	if p.Inherited != nil {
 		return p.First + p.Inherited.count() - 1
@@ -200,7 +200,8 @@ func (p *Packed) Last() int64 {
 	return p.First + int64(len(p.heads)) - 1
 }
 
-// Each calls fn for the events behind after up to through, and stops at its error. It omits inherited signals.
+// Each calls fn for the events after the event `after` up to through, and stops at an error of fn. It omits inherited
+// signals.
 func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
 	return p.bodies(after, through, func(seq int64, h *head, body []byte) error {
 		data, err := history.DecodeData(h.Type, body)
@@ -212,7 +213,7 @@ func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, 
 	})
 }
 
-// bodies is Each with the payloads as they are stored.
+// bodies is like Each, but passes the payloads as they are stored.
 func (p *Packed) bodies(after, through int64, fn func(seq int64, h *head, body []byte) error) error {
 	for k, from := 0, 0; k < len(p.heads); k++ {
 		h := &p.heads[k]
@@ -228,7 +229,7 @@ func (p *Packed) bodies(after, through int64, fn func(seq int64, h *head, body [
 	return nil
 }
 
-// All are the row's events.
+// All returns all events of the row.
 func (p *Packed) All() (list []history.Event, err error) {
 	list = make([]history.Event, 0, len(p.heads))
 	err = p.Each(0, p.Last(), func(e history.Event, _ int, _ bool) error {
@@ -238,12 +239,13 @@ func (p *Packed) All() (list []history.Event, err error) {
 	return list, err
 }
 
-// RowOf is the key of the row that holds an event, by its run and sequence.
+// RowOf returns a subquery for the sequence of the row that contains an event, given the SQL expressions of run and
+// sequence.
 func RowOf(run, seq string) string {
 	return "(SELECT max(m.seq) FROM events AS m WHERE m.run_id = " + run + " AND m.seq <= " + seq + ")"
 }
 
-// RowsOf reads the rows that hold some events, each once.
+// RowsOf returns the query of the rows that contain the given events. Each row is returned once.
 func RowsOf(d db.Dialect) string {
 	keys := "(SELECT DISTINCT w.run_id, " + RowOf("w.run_id", "w.seq") + " AS seq FROM " + d.List(Events.Key()) +
 		" AS w)"

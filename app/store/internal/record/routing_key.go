@@ -9,8 +9,8 @@ import (
 )
 
 // A ready task has a route: namespace, queue, kind, routing key and the routing word of its session, with
-// RouteSeparator between them. A routing key is what the task asks of any worker, with RoutingKeySeparator between its
-// parts.
+// RouteSeparator between them. A routing key contains the requirements of the task that do not depend on its session,
+// with RoutingKeySeparator between its parts.
 const (
 	RouteSeparator      = "\x1f"
 	RoutingKeySeparator = "\x1e"
@@ -33,8 +33,8 @@ func ParseRoutingKey(text string) (kind string, key store.RoutingKey, ok bool) {
 	return parts[0], store.RoutingKey{Type: parts[1], BuildID: parts[2], Requirements: parts[3:]}, true
 }
 
-// HasReady returns the condition on a row of routing keys that a ready task has this routing key. Such tasks are in one
-// range of the index of routes, from the separator after the routing key up to the character after the separator.
+// HasReady returns the condition on a row of routing keys that a ready task has this routing key. The routes of such
+// tasks are one range of the index, from the separator after the routing key up to the character after the separator.
 func HasReady(d db.Dialect) string {
 	char := "char"
 	if d.Shared {

@@ -17,11 +17,11 @@ import (
 // counts again. Callers need only know whether there are any.
 const MostReady = 64
 
-// The leased tasks of a session are found by their owners, since the session's holder owns most of them, and an index
-// entry by session would be one more write per step. So the index by session contains only tasks without an owner. The
+// The leased tasks of a session are found by their owners: the session's holder owns most of them, and an index entry
+// by session would be one more write for each task. So the index by session contains only tasks without an owner. The
 // session's row lists former owners that may still have attempts in it (see AddSession).
 
-// Owners is a table expression o of the workers that may have tasks of the session s, each once.
+// Owners returns a table expression o of the workers that may have tasks of the session s, each once.
 func Owners(d db.Dialect) string {
 	if d.Shared {
 		return "LATERAL (SELECT s.owner AS value UNION ALL SELECT json_array_elements_text(s.behind::json)) AS o"
@@ -29,7 +29,7 @@ func Owners(d db.Dialect) string {
 	return "json_each(CASE WHEN s.behind IS NULL THEN json_array(s.owner) ELSE json_insert(s.behind, '$[#]', s.owner) END) AS o"
 }
 
-// leasedOf selects columns of the tasks t that are leased in sessions.
+// leasedOf returns a query of columns of the tasks t that are leased in sessions.
 func leasedOf(d db.Dialect, columns string) string {
 	const in = "t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id"
 	of := fmt.Sprintf("%s AS k CROSS JOIN sessions AS s ON s.namespace = k.namespace AND s.session_id = k.session_id"+
@@ -44,7 +44,8 @@ func leasedOf(d db.Dialect, columns string) string {
 		in)
 }
 
-// CountTasks counts the ready tasks of sessions, and lists what is leased in them: by its epoch, or with bodies whole.
+// CountTasks returns the query that counts the ready tasks of sessions and lists their leased tasks: only the epochs,
+// or with bodies the whole tasks.
 func CountTasks(d db.Dialect, bodies bool) string {
 	key := []db.Column{db.Text("namespace"), db.Text("session_id")}
 	epoch, most := "coalesce(json_extract(t.body, '$.epoch'), 0)", ""
@@ -61,14 +62,14 @@ func CountTasks(d db.Dialect, bodies bool) string {
 		" UNION ALL SELECT l.namespace, l.session_id, 0, l.what FROM ("+leased+") AS l")
 }
 
-// OpenIn returns the query of columns of the tasks t that are open in sessions, of all owners.
+// OpenIn returns a query of columns of the open tasks t in sessions, of all owners.
 func OpenIn(d db.Dialect, columns string) string {
 	unleased := d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")
 	return db.ReuseParameter(d, unleased+" UNION ALL "+leasedOf(d, columns))
 }
 
-// EachEnded calls f for each attempt that ended in a row of events, with the epoch and the worker it ran under and the
-// time when it ended.
+// EachEnded calls f for each attempt that ended in a row of events, with its epoch, its worker and the time when it
+// ended.
 func EachEnded(v []any, f func(epoch int64, worker string, at history.Time)) error {
 	p, err := ReadEvents(v)
 	if err != nil {
@@ -92,7 +93,7 @@ func EndedAt(e history.Event) history.Time {
 	return e.At
 }
 
-// Leased counts a task that is leased under an epoch of the session.
+// Leased adds one leased task of the given epoch to the counts of a session.
 func Leased(s *engine.Session, epoch int64) {
 	switch {
 	case epoch == s.Epoch:
@@ -104,7 +105,8 @@ func Leased(s *engine.Session, epoch int64) {
 	}
 }
 
-// Sign returns the time of the last lease renewal of an attempt, or the time of its lease.
+// Sign returns the last time at which the worker showed that an attempt is alive: its last lease renewal, or the start
+// of its lease.
 func Sign(a *engine.Activity) history.Time {
 	return history.At(a.Until.Add(-time.Duration(a.Length) * time.Microsecond))
 }

@@ -2,7 +2,7 @@ package record
 
 import "github.com/sojourn-run/sojourn/app/store/internal/db"
 
-// The tables of the committer. Column order is the order in which the rows are filled and read.
+// These are the tables that the committer writes. Rows are filled and read in the order of the columns.
 var (
 	Workflows = &db.Table{Name: "workflows", Keys: 2, Versioned: true, Columns: []db.Column{
 		db.Text("namespace"), db.Text("workflow_id"), db.Text("run_id"), db.Num("runs"),
@@ -16,8 +16,8 @@ var (
 		db.Text("owner").Opt(),
 		db.Text("business_key").Opt().Immutable(), db.Text("state"), db.Text("build_id").Opt().Immutable(),
 		db.Num("suspect").Opt(), db.Text("held").Opt(),
-		// failing is written with the run. The pass that finds tasks without a worker writes the other three columns,
-		// and a write of the run leaves them unchanged.
+		// The committer writes failing with the run. The pass that finds tasks without a worker writes the other three
+		// columns, and a write of the run leaves them unchanged.
 		db.Text("failing").Opt(), db.Text("unserved").Opt().Immutable(), db.Num("unserved_at").Opt().Immutable(),
 		db.Text("unserved_why").Opt().Immutable(),
 		db.Text("inbox").Opt().Immutable(), db.Num("inbox_from").Opt().Immutable(),
@@ -78,14 +78,13 @@ var (
 	}
 )
 
-// Attributes holds a row for every value of the search attributes of runs, by the key that orders as the value
-// does.
+// Attributes contains a row for each value of the search attributes of runs. The key of a value sorts like the value.
 var Attributes = &db.Table{Name: "run_attributes", Keys: 3, Columns: []db.Column{
 	db.Text("run_id"), db.Text("name"), db.Text("value"), db.Text("namespace"), db.Num("started_at"),
 }}
 
-// Fairness holds the tags of classes, and in the class "" the clock, of every queue in which a task ever had a
-// fairness key.
+// Fairness contains the tags of fairness classes. The row of the class "" contains the fairness clock of a queue in
+// which a task ever had a fairness key.
 var Fairness = &db.Table{Name: "fairness", Keys: 5, Columns: []db.Column{
 	db.Text("namespace"), db.Text("queue"), db.Text("kind"), db.Num("tier"), db.Text("class"), db.Num("tag"),
 }}
@@ -109,7 +108,7 @@ var SignalInbox = &db.Table{Name: "signal_inbox", Keys: 2, Prune: true, Columns:
 	db.Text("inbox"), db.Num("number"), db.Text("body"), db.Num("bytes"),
 }}
 
-// Namespaces holds them with what is decided about each.
+// Namespaces contains the namespaces with their settings and usage.
 var Namespaces = &db.Table{
 	Name: "namespaces", Keys: 1, Prune: true, Columns: []db.Column{
 		db.Text("name"), db.Num("created_at").Immutable(),
@@ -117,12 +116,12 @@ var Namespaces = &db.Table{
 	},
 }
 
-// Queues holds operators' settings of queues and namespaces, and the counts of budgets.
+// Queues contains operators' settings of queues and namespaces, and the counts for limits.
 var Queues = &db.Table{Name: "queues", Keys: 2, Prune: true, Columns: []db.Column{
 	db.Text("namespace"), db.Text("queue"), db.Num("updated_at"), db.Text("body"),
 }}
 
-// Schedules and what became of each.
+// Schedules contains the schedules; ScheduleEvents contains their histories.
 var (
 	Schedules = &db.Table{Name: "schedules", Keys: 2, Prune: true, Columns: []db.Column{
 		db.Text("namespace"), db.Text("schedule_id"), db.Text("status"), db.Num("due_at").Opt(), db.Text("body"),

@@ -23,8 +23,8 @@ type tokenBody struct {
 	Used       int64    `json:"used_at,omitempty"` // microseconds
 }
 
-// AddToken adds the row of a token. The time of its last use is in the document: it is written once in a while, and
-// nothing is found by it.
+// AddToken adds the row of a token. The time of its last use needs no column: it is written rarely, and no query
+// selects by it.
 func AddToken(r *db.Rowset, t *store.Token) error {
 	body, err := Document(tokenBody{t.Name, t.Roles, t.Namespaces, t.Queues, t.Group, t.UsedAt.Micros()})
 	if err != nil {
@@ -34,7 +34,8 @@ func AddToken(r *db.Rowset, t *store.Token) error {
 	return nil
 }
 
-// ReadToken reads a row of Tokens. A hash that cannot be read is an error: without it, the token cannot be compared.
+// ReadToken reads a row of Tokens. A hash that cannot be read is an error, because a request could not be compared with
+// it.
 func ReadToken(v []any) (store.Token, error) {
 	var b tokenBody
 	if err := json.Unmarshal([]byte(db.Str(v[5])), &b); err != nil {

@@ -9,13 +9,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// The members of the rows that are rewritten whole and that builds of two releases may write in turn.
+// These are the JSON members of rows that apps of two releases may rewrite in turn.
 var (
 	queueMembers     = members(reflect.TypeFor[engine.Queue]())
 	namespaceMembers = members(reflect.TypeFor[store.Namespace]())
 )
 
-// members are the names that a struct has in JSON.
+// members returns the JSON names of the fields of a struct.
 func members(t reflect.Type) map[string]bool {
 	known := map[string]bool{}
 	for i := range t.NumField() {
@@ -26,9 +26,9 @@ func members(t reflect.Type) map[string]bool {
 	return known
 }
 
-// decodeOpen reads the JSON column of a row into v and returns the members that this build does not know because a
-// newer build wrote them. They are written back with the row. During an upgrade, an app of the older build can
-// therefore rewrite the row without undoing decisions that were made through the newer build.
+// decodeOpen reads the JSON column of a row into v. It returns the members that this build does not know, because a
+// newer build wrote them; they are written back with the row. So, during an upgrade, an app of the older build does not
+// delete settings that were made through the newer build.
 func decodeOpen(body string, v any, known map[string]bool) (unknown map[string]json.RawMessage, err error) {
 	if err := json.Unmarshal([]byte(body), v); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func decodeOpen(body string, v any, known map[string]bool) (unknown map[string]j
 	return all, nil
 }
 
-// DocumentWith is document with the members that this build does not know.
+// DocumentWith encodes v together with the members that this build does not know.
 func DocumentWith(v any, unknown map[string]json.RawMessage) (string, error) {
 	body, err := Document(v)
 	if err != nil || len(unknown) == 0 {
