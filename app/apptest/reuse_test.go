@@ -137,9 +137,24 @@ func TestANewChainSharesOnlyTheIDWithTheChainBefore(t *testing.T) {
 			`{"type":"open_signal_wait","signal_name":"go"}`,
 		)
 		before := h.want(200, "GET", "/api/workflows/order", "").text("run_id")
+		result := "/api/sojourn/workflows/order/runs/" + before + "/result"
+		results := make(chan response, 2)
+		for _, c := range []caller{h.caller, other} {
+			go func() { results <- c.ask("GET", result+"?wait_seconds=30", "") }()
+		}
 		h.want(202, "POST", "/api/workflows/order/signal/other", `{"request_id":"r"}`)
 		started := other.want(201, "POST", "/api/workflows", startOf("order", `,"conflict_policy":"terminate-existing"`))
 		run := started.text("run_id")
+		for range 2 {
+			if r := <-results; r.text("status") != "terminated" || r.body["is_current_run"] != false {
+				t.Errorf("a wait for the result of the replaced run returns %s", r.raw)
+			}
+		}
+		for _, c := range []caller{h.caller, other} {
+			if r := c.want(200, "GET", result, ""); r.text("run_id") != before || r.body["is_current_run"] != false {
+				t.Errorf("the result of the replaced run is %s", r.raw)
+			}
+		}
 		old := h.want(200, "GET", "/api/workflows/order/runs/"+before, "")
 		if old.text("status") != "terminated" || !strings.Contains(old.raw, "replaced by a new start") {
 			t.Errorf("the replaced run: %s", old.raw)

@@ -102,7 +102,7 @@ func (w *startWrites) add(d engine.Decision) {
 func decideStart(
 	rows store.Rows, in *protocol.StartRequest, k *engine.StartKey, reads startReads, check func() error, now time.Time,
 ) (w startWrites, existing *protocol.StartResponse, err error) {
-	quotas := rows.Quotas(in.Namespace)
+	quotas, ended := rows.Quotas(in.Namespace), int64(0)
 	if flow := rows.Workflow(engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}); flow != nil {
 		run := rows.Run(flow.RunID)
 		if k != nil {
@@ -122,7 +122,7 @@ func decideStart(
 			if w.Writes, err = transaction.Replace(rows, run, in.Identity, now); err != nil {
 				return w, nil, err
 			}
-			quotas.Usage.OpenRuns-- // the new run replaces the terminated one
+			ended = 1
 		}
 		w.reuses = true
 		if err := w.keepResponse(rows, in, run, reads, now); err != nil {
@@ -132,7 +132,7 @@ func decideStart(
 	if err := check(); err != nil {
 		return w, nil, err
 	}
-	return w, nil, quotaRefusal(in.Namespace, quotas.NewRun(0))
+	return w, nil, quotaRefusal(in.Namespace, quotas.NewRun(0, ended))
 }
 
 // keepResponse stores the response to the start of the chain that is being replaced, if that start had an

@@ -114,8 +114,8 @@ func (b *Broker) scheduleTransaction(
 		}
 		_, byClient := in.(engine.FireSchedule)
 		if _, due := in.(engine.DueSchedule); due || byClient {
-			w.Full = func(others int64) protocol.Quota {
-				x := rows.Quotas(k.Namespace).NewRun(others)
+			w.Full = func(others, ended int64) protocol.Quota {
+				x := rows.Quotas(k.Namespace).NewRun(others, ended)
 				if x == nil {
 					return ""
 				}

@@ -118,10 +118,10 @@ type QuotaExceeded struct {
 	Limit, Used int64
 }
 
-// NewRun returns the quota that one more run of a client or schedule would exceed, after others earlier starts of the
-// same step; nil: none.
-func (s QuotaStanding) NewRun(others int64) *QuotaExceeded {
-	return s.run(s.Usage.OpenRuns, others)
+// NewRun returns the quota that one more run of a client or schedule would exceed; nil: none. The same step has
+// started others other runs before, and ends ended open runs.
+func (s QuotaStanding) NewRun(others, ended int64) *QuotaExceeded {
+	return s.run(s.Usage.OpenRuns-ended, others)
 }
 
 // NewChild is like NewRun, for a child workflow. A held child is already counted in OpenRuns.

@@ -53,13 +53,18 @@ func TestWhichQuotaLeavesNoRoom(t *testing.T) {
 			}
 			return x.Quota
 		}
-		if run, child := name(c.s.NewRun(0)), name(c.s.NewChild(0)); run != c.run || child != c.child {
+		if run, child := name(c.s.NewRun(0, 0)), name(c.s.NewChild(0)); run != c.run || child != c.child {
 			t.Errorf("%s: a run %q, a child %q; want %q, %q", c.name, run, child, c.run, c.child)
 		}
 	}
 	room := QuotaStanding{limits, Usage{OpenRuns: 8}, 0, 5}
-	if room.NewRun(1) != nil || room.NewRun(2) == nil || room.NewBytes() != nil || room.NewSchedule() != nil {
+	if room.NewRun(1, 0) != nil || room.NewRun(2, 0) == nil || room.NewBytes() != nil || room.NewSchedule() != nil {
 		t.Error("earlier starts of the same step do not count")
+	}
+	if full := (QuotaStanding{limits, Usage{OpenRuns: 10}, 0, 1}); full.NewRun(0, 0) == nil || full.NewRun(0, 1) != nil {
+		t.Error("a run that the step ends still counts as open")
+	} else if x := full.NewRun(1, 2); x == nil || x.Quota != protocol.QuotaStarts {
+		t.Errorf("a second start of a step that ends two runs exceeds %+v; want the quota of starts", x)
 	}
 }
 
@@ -85,8 +90,8 @@ func TestAFiringAboveAQuota(t *testing.T) {
 		s := &Schedule{Namespace: "n", ID: "s", Status: ScheduleActive, Version: 1, Overlap: c.overlap, Latest: "before"}
 		d, err := DecideSchedule(s, s.Key(), ScheduleEnvironment{
 			Running: c.running,
-			Full: func(others int64) protocol.Quota {
-				if others < c.room {
+			Full: func(others, ended int64) protocol.Quota {
+				if others-ended < c.room {
 					return ""
 				}
 				return protocol.QuotaOpenRuns

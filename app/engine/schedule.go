@@ -125,9 +125,9 @@ type ScheduleEnvironment struct {
 	Running bool // true if the workflow that was started last is open
 	// Existing returns the row of a workflow ID and its newest run; nil: the ID is free. The run is nil if it was removed.
 	Existing func(workflowID string) (*Workflow, *Run)
-	// Full returns the quota that one more run would exceed after others other starts of the step; empty: none. A run
-	// that is ended in the step reduces others by one. nil: no quota applies.
-	Full func(others int64) protocol.Quota
+	// Full returns the quota that one more run would exceed if the step has started others other runs before and ends
+	// ended open runs; empty: none. nil: no quota applies.
+	Full func(others, ended int64) protocol.Quota
 }
 
 // ScheduleDecision is everything that one step changes in a schedule, with the workflows that it starts and ends.
@@ -308,16 +308,29 @@ func (st *scheduleStep) skip(at history.Time, trigger, reason string) {
 	st.appendEvent("ScheduleTriggerSkipped", "", "", st.about(at, trigger, map[string]any{"reason": reason}))
 }
 
+// ended returns the number of open runs that the step ends if it starts one more run, with which it does end to the
+// running workflow.
+func (st *scheduleStep) ended(end string) (n int64) {
+	if end != "" || st.d.End != "" {
+		n++
+	}
+	if st.replaces != "" {
+		n++
+	}
+	for i := range st.d.Starts {
+		if st.d.Starts[i].Replaces != "" {
+			n++
+		}
+	}
+	return n
+}
+
 // start starts a workflow. end says what happens to the running workflow: cancel, terminate, or empty (it continues).
 // If a quota would be exceeded, the firing is skipped and the running workflow continues. The started workflow counts
 // as running, so that the overlap policy applies to a second firing in the same decision.
 func (st *scheduleStep) start(id string, at history.Time, trigger, end string) {
 	if st.env.Full != nil {
-		others := int64(len(st.d.Starts))
-		if end != "" || st.replaces != "" {
-			others-- // the running workflow ends in the same step
-		}
-		if q := st.env.Full(others); q != "" {
+		if q := st.env.Full(int64(len(st.d.Starts)), st.ended(end)); q != "" {
 			st.skip(at, trigger, "quota_"+string(q))
 			return
 		}

@@ -90,7 +90,7 @@ func (v *View) shown(ctx context.Context, end chainEnd, err error) (protocol.Run
 		return protocol.RunView{}, err
 	}
 	shown := runView(end.head)
-	shown.RunCount, shown.Current = end.head.Number, true
+	shown.RunCount, shown.Current = end.head.Number, end.current
 	if end.head.Status.Open() {
 		return shown, nil
 	}
@@ -111,8 +111,9 @@ const maxDescribed = 2 * payload.MaxBytes
 
 // chainEnd is the last run of a chain and, if the run is closed and there was memory for it, its last event.
 type chainEnd struct {
-	head *engine.Head
-	last *history.Event
+	head    *engine.Head
+	last    *history.Event
+	current bool // the workflow ID refers to this run
 }
 
 func (e *chainEnd) readLast(ctx context.Context, r store.Reader) error {
@@ -142,9 +143,12 @@ func (w *ResultWatch) await(ctx context.Context, t protocol.Target, read bool, m
 		last, missed := w.ends.Last(t.RunID)
 		t.RunID, read = last.RunID, last.Closed || missed
 		switch {
+		case last.Closing != nil && last.Closing.Head.Status == protocol.RunTerminated:
+			read = true // a new run of the workflow ID may have replaced this one
+			continue
 		case last.Closing != nil:
 			err := budget.Load(ctx, int64(last.Closing.Event.Size()))
-			return chainEnd{last.Closing.Head, last.Closing.Event}, err
+			return chainEnd{last.Closing.Head, last.Closing.Event, true}, err
 		case read:
 			continue
 		}
@@ -180,8 +184,16 @@ func (v *View) readEnd(ctx context.Context, t protocol.Target) (end chainEnd, er
 		if end.head, err = transaction.FindHead(ctx, r, t); err != nil {
 			return err
 		}
-		if end.head.Status.Open() || end.head.ContinuedTo != "" ||
-			!budget.From(ctx).Try(budget.LoadFactor*min(end.head.Bytes, payload.MaxBytes)) {
+		end.current = end.head.Status.Open()
+		if end.current || end.head.ContinuedTo != "" {
+			return nil
+		}
+		flow, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: end.head.Namespace, ID: end.head.WorkflowID})
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		end.current = flow.RunID == end.head.ID
+		if !budget.From(ctx).Try(budget.LoadFactor*min(end.head.Bytes, payload.MaxBytes)) {
 			return nil
 		}
 		return end.readLast(ctx, r)

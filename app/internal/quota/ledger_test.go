@@ -36,7 +36,7 @@ func TestTheRateIsSharedByApps(t *testing.T) {
 		const seconds = 60
 		for range seconds * 100 {
 			for _, l := range []*quota.Ledger{a, b} {
-				if l.Standing("n", none).NewRun(0) == nil {
+				if l.Standing("n", none).NewRun(0, 0) == nil {
 					started[l]++
 					l.Add("n", engine.Usage{Starts: 1})
 				}
@@ -64,24 +64,24 @@ func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
 	var row quota.Row
 	a.Add("n", engine.Usage{OpenRuns: 2, StoredBytes: 10, Schedules: 2})
 	b.Add("n", engine.Usage{OpenRuns: 1})
-	if x := b.Standing("n", none).NewRun(0); x != nil {
+	if x := b.Standing("n", none).NewRun(0, 0); x != nil {
 		t.Errorf("before the exchange: %+v", *x)
 	}
 	exchange(&row, a, b, a) // no usage of a is left to exchange: it learns of b's usage with its next own usage
 	want := engine.QuotaExceeded{Quota: protocol.QuotaOpenRuns, Limit: 3, Used: 3}
-	if x := b.Standing("n", none).NewRun(0); x == nil || *x != want {
+	if x := b.Standing("n", none).NewRun(0, 0); x == nil || *x != want {
 		t.Errorf("after the exchange: %+v", x)
 	}
 	if b.Standing("n", none).NewSchedule() == nil || b.Standing("n", none).NewBytes() != nil {
 		t.Error("schedules of the other app do not count, or bytes do")
 	}
-	if x := b.Standing("other", none).NewRun(0); x != nil {
+	if x := b.Standing("other", none).NewRun(0, 0); x != nil {
 		t.Errorf("another namespace: %+v", *x)
 	}
 	// After a refusal the row is read again, since the other app may have freed usage.
 	a.CountRefusal(quota.Refusal{Namespace: "n", Quota: protocol.QuotaOpenRuns, What: "start"})
 	exchange(&row, a)
-	if a.Standing("n", none).NewRun(0) == nil {
+	if a.Standing("n", none).NewRun(0, 0) == nil {
 		t.Error("an app that only refused has not heard of the other's runs")
 	}
 }
