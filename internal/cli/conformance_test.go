@@ -35,7 +35,7 @@ func TestConformanceReportsResultsAndItsExitCode(t *testing.T) {
 		}
 	}
 
-	code, out, err = run(t, dir, e, "conformance", a.URL(), "--filter", "above what the server holds")
+	code, out, err = run(t, dir, e, "conformance", a.URL(), "--filter", "above the limit of held polls")
 	if code != 0 {
 		t.Errorf("exit %d:\n%s%s", code, out, err)
 	}
@@ -49,7 +49,7 @@ func TestConformanceReportsResultsAndItsExitCode(t *testing.T) {
 	if code != 1 {
 		t.Errorf("a wrong server: exit %d, want 1:\n%s", code, out)
 	}
-	contains(t, "failures", out, "failed discovery/health says serving", "/checks is missing", "10 cases: 0 passed, 10 failed")
+	contains(t, "failures", out, "failed discovery/the health route says serving", "/checks is missing", "10 cases: 0 passed, 10 failed")
 	contains(t, "stderr", err, "does not conform")
 
 	code, out, _ = run(t, dir, nil, "conformance", "--list", "--only", "contract")

@@ -58,7 +58,7 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 				return err
 			}
 			var but []string
-			if strings.HasSuffix(c.Name, "the run waits for its repair") && s.Answer.Status == http.StatusUnprocessableEntity {
+			if strings.HasSuffix(c.Name, "the run waits for a repair") && s.Answer.Status == http.StatusUnprocessableEntity {
 				but = []string{"runs"} // only the run's row records it
 			}
 			after := a.Dump()
@@ -162,23 +162,23 @@ func TestAServerThatIsWrongInOneThingFailsTheCasesAboutIt(t *testing.T) {
 				res.StatusCode = 200
 			}
 			return raw
-		}, "workflows/a start answers with the new run"},
+		}, "workflows/a start returns the new run"},
 		"refusals have no reason": {func(_ *http.Response, raw []byte) []byte {
 			return bytes.ReplaceAll(raw, []byte(`"reason":"`), []byte(`"cause":"`))
-		}, "tasks/a wrong owner is told who holds the task"},
+		}, "tasks/a wrong lease owner is refused with the actual one"},
 		"no control_plane object": {func(_ *http.Response, raw []byte) []byte {
 			return bytes.ReplaceAll(raw, []byte(`"control_plane":`), []byte(`"plane":`))
 		}, "workflows/a signal is received"},
 		"events say type": {func(_ *http.Response, raw []byte) []byte {
 			return bytes.ReplaceAll(raw, []byte(`"event_type":`), []byte(`"type":1,"event_type":`))
-		}, "workers/events never say type beside event_type"},
+		}, "workers/events have event_type and no type"},
 		"queries are answered with nothing": {func(res *http.Response, raw []byte) []byte {
 			return bytes.ReplaceAll(raw, []byte(`"result":"Ada"`), []byte(`"result":null`))
-		}, "questions/a query is answered by the worker"},
+		}, "questions/a worker answers a query"},
 		"no protocol header": {func(res *http.Response, raw []byte) []byte {
 			res.Header.Del("X-Durable-Workflow-Protocol-Version")
 			return raw
-		}, "workers/a registration is echoed"},
+		}, "workers/the response to a registration repeats it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			one := slices.DeleteFunc(cases(t), func(of conformance.Case) bool { return of.ID() != c.fails })
