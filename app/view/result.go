@@ -193,7 +193,7 @@ func (v *View) readEnd(ctx context.Context, t protocol.Target) (end chainEnd, er
 			return err
 		}
 		end.current = flow.RunID == end.head.ID
-		if !budget.From(ctx).Try(budget.LoadFactor*min(end.head.Bytes, payload.MaxBytes)) {
+		if !budget.From(ctx).Try(budget.LoadFactor * min(end.head.Bytes, payload.MaxBytes)) {
 			return nil
 		}
 		return end.readLast(ctx, r)
