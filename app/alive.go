@@ -26,8 +26,8 @@ type Probes struct {
 	serving sync.WaitGroup
 }
 
-// Serve starts the probe server; a second call does nothing. A failure to listen is only logged: the app will listen at
-// the same address, and return the error.
+// Serve starts the probe server; a second call does nothing. A failure to listen is only logged: when the app starts to
+// serve, it listens on the same address and returns the error.
 func (p *Probes) Serve() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

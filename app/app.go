@@ -27,15 +27,15 @@ type Options struct {
 	server.Options
 
 	Addr  string        // host:port; port 0 takes a free one
-	Drain time.Duration // how long a shutdown may take: 25 s
+	Drain time.Duration // maximum duration of a shutdown: 25 s
 	// Base is a path, such as /sojourn, below which the app is also served; its pages then use this path. Empty: none.
 	Base string
-	TLS  *tls.Config // nil: none. With ClientCAs a caller needs a certificate, for all but the probes.
+	TLS  *tls.Config // nil: none. With ClientCAs, callers need a client certificate, except for health probes.
 
 	Around func(http.Handler) http.Handler // wraps the handler of all requests, for tests; nil: none
 }
 
-// App is a control plane with a listener. Make it with New, serve with Run.
+// App is a control plane with a listener. New creates it, Run serves.
 type App struct {
 	*server.Server
 	opt        Options
@@ -45,7 +45,7 @@ type App struct {
 	connections connlimit.Limit
 }
 
-// New opens the store and the port. The app serves when Run does.
+// New opens the store and the port. Requests are served while Run runs.
 func New(ctx context.Context, o Options) (*App, error) {
 	if o.Drain <= 0 {
 		o.Drain = 25 * time.Second

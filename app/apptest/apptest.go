@@ -92,7 +92,7 @@ func (a *App) Stop() {
 	}
 }
 
-// Log writes to the test's log, warnings and worse.
+// Log returns a logger that writes warnings and errors to the test's log.
 func Log(t testing.TB) zerolog.Logger {
 	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
 }

@@ -37,7 +37,7 @@ func DumpDatabase(t testing.TB, database string) Dump {
 		if name != "batches" {
 			d[name] = dumpRows(t, db, `SELECT * FROM "`+name+`"`)
 		}
-		if name == "workers" { // apps of one database know each other by rows that they write at any time
+		if name == "workers" { // the rows by which apps of one database announce themselves change at any time
 			d[name] = slices.DeleteFunc(d[name], func(row string) bool { return strings.HasPrefix(row, "[/apps ") })
 		}
 		if name == "namespaces" { // the usage of a namespace is stored up to a second later

@@ -57,7 +57,7 @@ func virtualenv(list string) (string, error) {
 	if err := os.MkdirAll(cache, 0o755); err != nil {
 		return "", err
 	}
-	made, err := os.MkdirTemp(cache, "making-") // complete or absent, also if two tests create it at once
+	made, err := os.MkdirTemp(cache, "making-") // renamed when complete, so that two tests may create it at once
 	if err != nil {
 		return "", err
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Proxies are the networks whose X-Forwarded-For is believed.
+// Proxies are the networks of reverse proxies whose X-Forwarded-For header is trusted.
 type Proxies []netip.Prefix
 
 func (p Proxies) trust(a netip.Addr) bool {
@@ -39,7 +39,7 @@ func (a *Auth) Address(r *http.Request) string {
 	for i := len(hops) - 1; i >= 0; i-- {
 		hop, err := netip.ParseAddr(strings.TrimSpace(hops[i]))
 		if err != nil {
-			break // the last address that was read is the best known
+			break // use the last valid address
 		}
 		at = hop.Unmap().WithZone("")
 		if !a.opt.TrustedProxies.trust(at) {

@@ -29,10 +29,10 @@ type Options struct {
 	ReceivesNotices func() bool   // whether notifications of other apps arrive; if not, every request reads. nil: they do
 	CookieFor       time.Duration // how long a sign-in to the dashboard lasts: 24 h
 
-	TrustedProxies Proxies // see Address
+	TrustedProxies Proxies // proxies whose X-Forwarded-For header is trusted; see Address
 }
 
-// Auth knows callers. All methods may be called from any goroutine.
+// Auth authenticates callers. All methods may be called from any goroutine.
 type Auth struct {
 	opt       Options
 	bootstrap [sha256.Size]byte
@@ -52,7 +52,7 @@ type Auth struct {
 type lookup struct {
 	token store.Token
 	found bool
-	at    time.Time // time of the read
+	at    time.Time // time at which the token was read
 	err   error     // reason why the token was rejected
 }
 
@@ -89,7 +89,7 @@ func New(o Options) *Auth {
 	return a
 }
 
-// None reports that authentication is off.
+// None reports whether authentication is off.
 func (a *Auth) None() bool { return a.opt.None }
 
 // Authenticate returns the principal of a token. The error does not reveal why the token is invalid.
@@ -154,7 +154,7 @@ func principalOf(t store.Token, m Method, now time.Time) (*Principal, error) {
 	return p, nil
 }
 
-// lookup returns a stored token: from memory if it is recent enough that a revocation applies everywhere within a
+// lookup returns a stored token: from the cache if the entry is so recent that every app applies a revocation within a
 // second, else from the store.
 func (a *Auth) lookup(ctx context.Context, id string) (store.Token, bool, error) {
 	a.mu.Lock()

@@ -50,7 +50,7 @@ func (a *Auth) Request(r *http.Request) (*Principal, error) {
 
 // CheckOrigin rejects requests by their origin if authentication is off; see Request. Sockets call it before the
 // upgrade, which stops DNS rebinding: a web page cannot poll tasks through a name that it points at this machine. With
-// authentication on, Door accepts every request.
+// authentication on, CheckOrigin accepts every request.
 func (a *Auth) CheckOrigin(r *http.Request) error {
 	if !a.opt.None {
 		return nil
@@ -138,7 +138,7 @@ func (a *Auth) SignOut(w http.ResponseWriter, r *http.Request) error {
 	gone := a.cookie(r, "", time.Unix(1, 0))
 	gone.MaxAge = -1
 	http.SetCookie(w, gone)
-	if gone.Path != "/" { // one of a build that knew no base path
+	if gone.Path != "/" { // also delete the cookie of a build without base paths
 		gone.Path = "/"
 		http.SetCookie(w, gone)
 	}

@@ -34,7 +34,7 @@ func (a *Auth) TrackRequest(ctx context.Context, p *Principal) (context.Context,
 	}
 }
 
-// Revoked returns the refusal that ended a context of Hold, or nil.
+// Revoked returns the refusal that ended a context of TrackRequest, or nil.
 func Revoked(ctx context.Context) error {
 	if ctx.Err() == nil {
 		return nil
@@ -104,7 +104,7 @@ func (a *Auth) Revalidate(ctx context.Context, p *Principal) error {
 	return nil
 }
 
-// lookupCache is one check of many callers, in which each token is read once.
+// lookupCache is the cache for one check of many callers, so that each token is read once.
 type lookupCache struct{ known map[string]lookup }
 
 type lookupCacheKey struct{}

@@ -16,7 +16,7 @@ import (
 // viewer. worker is separate from these roles.
 type Role string
 
-// The roles.
+// These are the roles.
 const (
 	Viewer   Role = "viewer"   // reads
 	Writer   Role = "writer"   // starts, signals and ends workflows
@@ -45,7 +45,7 @@ func Holders(any []Role) []Role {
 // Method is the way in which a caller authenticated.
 type Method string
 
-// The methods.
+// These are the methods.
 const (
 	ByToken   Method = "token"
 	ByCookie  Method = "cookie"
@@ -62,7 +62,7 @@ type Principal struct {
 	Group      string   // group of a worker
 	Method     Method
 
-	signIn string // ID of a sign-in by cookie: see signedOut
+	signIn string // ID of a sign-in by cookie; see signedOut
 }
 
 // Local is the principal of this process, and of every caller when authentication is off.
@@ -124,8 +124,8 @@ func (p *Principal) SpeaksFor(w *engine.Worker) bool {
 	return p.Group == "" || p.Group == w.Group || !w.Scoped
 }
 
-// Sees reports whether the principal may know of a session. The queue of the session must be in the token's scope. For
-// a session without a queue, the caller checks the registration of its owner.
+// Sees reports whether the principal may learn that a session exists. The queue of the session must be in the token's
+// scope. For a session without a queue, the caller checks the registration of its owner.
 func (p *Principal) Sees(s *engine.Session) bool {
 	return p == nil || s == nil || s.Queue == "" || p.Serves(s.Queue)
 }
@@ -170,7 +170,7 @@ func (p *Principal) Forbidden(roles []Role) error {
 
 type contextKey struct{}
 
-// With returns a context with the caller.
+// With returns a context that contains the caller.
 func With(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, contextKey{}, p)
 }

@@ -140,7 +140,7 @@ func checkRestriction(roles []Role, queues []string, group string) error {
 	return nil
 }
 
-// List shows the tokens a caller may see, oldest first.
+// List returns the tokens that a caller may see, oldest first.
 func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
 	var stored []store.Token
 	err := a.opt.Store.View(ctx, func(r store.Reader) (err error) {
@@ -231,7 +231,8 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 	return view(done.(store.Token), time.Now()), nil
 }
 
-// sees reports whether a caller may know of a token: not of a token with namespaces beyond the caller's own.
+// sees reports whether a caller may learn that a token exists: the caller must have access to all namespaces of the
+// token.
 func sees(by *Principal, t *store.Token) bool {
 	if strings.HasPrefix(t.ID, signedOut) {
 		return false

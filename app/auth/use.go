@@ -12,7 +12,7 @@ import (
 // useInterval is the minimum interval between two stored uses of a token.
 const useInterval = time.Minute
 
-// uses collects which stored tokens were used, for StoreLastUses to store. A request with a token does not wait.
+// uses collects the stored tokens that were used, until StoreLastUses stores the times. Requests do not wait for that.
 type uses struct {
 	wake chan struct{} // has a value if fresh is not empty
 
@@ -58,7 +58,7 @@ func (a *Auth) StoreLastUses(ctx context.Context) {
 		a.uses.fresh = nil
 		a.uses.mu.Unlock()
 		if len(ids) > 0 {
-			a.storeUses(ctx, ids) // when the store is away the next use is stored
+			a.storeUses(ctx, ids) // if the store is unavailable, only later uses are stored
 		}
 	}
 }

@@ -58,7 +58,7 @@ func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	return true
 }
 
-// smallest is less than the size of any task: with fewer bytes left, a response can accept no further task.
+// smallest is smaller than every task: if fewer bytes remain, the response cannot contain a further task.
 const smallest = 1 << 10
 
 func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < smallest }

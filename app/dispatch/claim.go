@@ -27,8 +27,8 @@ type claimShare struct {
 	lowMemory bool   // the memory for it is not reserved yet
 }
 
-// kick sends the claims that a waiter needs. It begins with the poll queue whose last claim is oldest, so that no kind
-// or queue starves another. The caller must hold mu.
+// kick sends a claim for each poll queue of a waiter that may contain a task for it. It begins with the poll queue
+// whose last claim is oldest, so that no kind or queue starves another. The caller must hold mu.
 func (d *Dispatch) kick(w *Waiter) {
 	for {
 		var next *pollQueue
@@ -103,8 +103,8 @@ func (d *Dispatch) start(l *pollQueue) bool {
 	return true
 }
 
-// unclear returns up to most polls that may find a task in the queue, by arrival. It searches only groups that were
-// notified of waiting tasks; a group without such polls is skipped until its next notification.
+// unclear returns up to most polls for which the queue may contain a task, by arrival. It searches only groups that
+// were notified of waiting tasks; a group without such polls is skipped until its next notification.
 func (l *pollQueue) unclear(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
@@ -237,7 +237,7 @@ const (
 	emptyClaimsPause  = 10 * time.Millisecond
 )
 
-// judge delays further claims of a poll queue after failed or empty claims.
+// judge starts a pause of a poll queue's claims after a failed claim or several empty ones.
 func (d *Dispatch) judge(l *pollQueue, found int, err error) {
 	l.err = err
 	switch {

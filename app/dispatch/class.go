@@ -43,18 +43,18 @@ type member struct {
 	before *member   // previous member of the same worker ID (other types or another process) that still has polls
 }
 
-// spot is the result of the last empty claim of one worker in a poll queue.
+// spot records the last empty claim of one worker in a poll queue.
 type spot struct {
 	group *group
-	empty uint64 // gen of the poll queue at which a claim for this worker left no task; 0: none yet
+	empty uint64 // gen of the poll queue at which a claim for this worker found no further task; 0: no such claim yet
 }
 
-// clear reports that, according to the notifications so far, the poll queue has no older ready task for this worker.
+// clear reports whether, according to the notifications so far, the poll queue has no older ready task for this worker.
 // Both values are gens of the poll queue, so the comparison shows which came last: the empty claim or the notification
 // of waiting tasks.
 func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
 
-// urgent reports that the poll queue may contain a task for this worker with a more urgent priority.
+// urgent reports whether the poll queue may contain a task for this worker with a more urgent priority.
 func (s *spot) urgent(priority int) bool {
 	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(gen uint64) bool {
 		return gen > s.empty

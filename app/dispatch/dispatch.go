@@ -38,8 +38,9 @@ type TaskLeaser interface {
 
 // Options tunes a Dispatch. The zero value works.
 type Options struct {
-	MaxClaim int           // maximum number of tasks of one claim; 256
-	Backoff  time.Duration // pause after a first failed claim; it doubles with each further one up to BackoffMax; 50 ms
+	MaxClaim int // maximum number of tasks of one claim; 256
+	// Pause after the first failed claim; it doubles with each further failure up to BackoffMax; 50 ms.
+	Backoff time.Duration
 	// BackoffMax is the longest pause between claims while the store fails; 5 s.
 	BackoffMax time.Duration
 	// Settle is how long a poll waits after its timeout for a commit or claim that has already reserved it; 2 s. A task
@@ -245,8 +246,8 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	d.reopen(concerns)
 }
 
-// Missed reports that notifications of other apps were lost. It invalidates all remembered empty claims, and makes all
-// watchers read their rows again.
+// Missed reports that notifications of other apps were lost. It invalidates all remembered empty claims, and reports an
+// overflow to all watchers, which then read their rows again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
 	d.reopen(func(pollQueueKey) bool { return true })

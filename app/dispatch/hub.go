@@ -79,7 +79,7 @@ const watchLimit = 10_000
 
 // Watch collects hints until Take is called.
 type Watch struct {
-	// C receives when Take has something to return.
+	// C receives a value when Take has hints to return.
 	C <-chan struct{}
 
 	hub    *Hub
@@ -119,7 +119,8 @@ func (w *Watch) Close() {
 	delete(w.hub.watches, w)
 }
 
-// Each calls took with hints of the topics until ctx ends. overflow reports that hints were dropped.
+// Each calls took with the hints of the topics, again and again until ctx ends. overflow reports that hints were
+// dropped.
 func (h *Hub) Each(ctx context.Context, t Topics, took func(c store.Changed, overflow bool)) {
 	w := h.Watch(t)
 	defer w.Close()

@@ -21,7 +21,7 @@ var kindNames = [kinds]protocol.TaskKind{
 // tiers is the number of priorities.
 const tiers = 10
 
-// never is the time to pass to rules that do not depend on the time.
+// never is the time that is passed to rules of the engine that do not depend on the time.
 var never time.Time
 
 // kindOf returns the number of a kind, or -1 for an unknown one.
@@ -44,9 +44,9 @@ type pollQueue struct {
 	key          pollQueueKey
 	groups       map[*class]*group
 	byRoutingKey map[string]*eligibility // routing keys of offered tasks and of notifications of waiting tasks
-	name         []byte                  // buffer for the routing key to look up
+	name         []byte                  // buffer for the routing key that is searched
 	open         []*group                // groups with polls for which tasks may wait
-	asking       map[*Waiter]bool        // waiters that do not wait: they need only one claim of the poll queue
+	asking       map[*Waiter]bool        // polls with hold 0: they end after one claim of the poll queue
 	size         int                     // number of waiters for this poll queue, including those without a free slot
 	// fairness classes share the queue, so no task may be dispatched before an older one
 	fair bool
@@ -55,7 +55,7 @@ type pollQueue struct {
 	claiming  bool   // a claim is in progress; there is at most one
 	lastClaim uint64 // number of the latest claim
 	failures  int    // consecutive failed claims
-	vain      int    // consecutive empty claims
+	vain      int    // number of consecutive empty claims
 	vainAt    time.Time
 	err       error          // error of the latest claim
 	throttle  *protocol.Wait // why a limit delayed tasks of the latest claim
@@ -224,7 +224,7 @@ func (d *Dispatch) pollQueue(k pollQueueKey) *pollQueue {
 
 const (
 	pruneMinimum = 1024    // below this number of poll queues and workers, unused ones are not removed
-	pruneAfter   = 100_000 // an unused one is kept for this number of arrivals
+	pruneAfter   = 100_000 // a poll queue or worker is removed after this number of arrivals without a use
 )
 
 // prune removes poll queues, workers and classes that have been unused for a long time, because clients choose the

@@ -37,7 +37,8 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	w := d.choose(l, want, o)
 	for w != nil && !w.budget.fits(w.size(&o)) {
-		// The poll must not get a smaller task that follows this one.
+		// The task does not fit into the poll's response. The poll must not receive a smaller task that follows this
+		// one.
 		w.stopped = true
 		w.relink()
 		w = d.choose(l, want, o)
@@ -47,7 +48,7 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	size := w.size(&o)
 	if !w.budget.memory.Try(size) {
-		return nil // a claim waits for this memory
+		return nil // a claim will wait until this memory is free
 	}
 	w.budget.reserve(size)
 	// Older tasks of other kinds count, too: a poll with one slot that receives this task delays all of them.
@@ -194,7 +195,7 @@ type reservation struct {
 // Lessee returns the worker that will receive the task.
 func (r *reservation) Lessee() engine.Lessee { return r.waiter.spec.Lessee }
 
-// Overtakes reports that the task is delivered before older tasks that the worker could have run.
+// Overtakes reports whether the task is delivered before older tasks that the worker could have run.
 func (r *reservation) Overtakes() bool { return r.overtook }
 
 // Deliver delivers the committed task to the poll, or releases it if the poll has ended.

@@ -10,7 +10,7 @@ import (
 
 // RunEnds collects the closed runs of one workflow ID, from [Hub.WatchRunEnds] until Stop.
 type RunEnds struct {
-	// C receives when Last may return something new.
+	// C receives a value when the result of Last may have changed.
 	C <-chan struct{}
 	// Open is the run that was open when the subscription began, if this app committed it; otherwise empty. If another
 	// app has closed the run, it is open here until that app's notification arrives.
@@ -169,7 +169,7 @@ func (e *runEnds) opened(run string, k engine.WorkflowKey) {
 		e.open, e.current = map[string]engine.WorkflowKey{}, map[engine.WorkflowKey]string{}
 	}
 	if len(e.open) >= maxOpenRuns {
-		for other, of := range e.open { // remove any entry
+		for other, of := range e.open { // the map is full: remove an arbitrary entry
 			e.forget(other, of)
 			break
 		}
@@ -186,7 +186,7 @@ func (e *runEnds) closed(run string, k engine.WorkflowKey, remote bool) {
 		e.remote = map[string]struct{}{}
 	}
 	if len(e.remote) >= maxOpenRuns {
-		for other := range e.remote { // remove any entry
+		for other := range e.remote { // the map is full: remove an arbitrary entry
 			delete(e.remote, other)
 			break
 		}

@@ -20,7 +20,7 @@ type Counts struct {
 	NoMemory     int64 // polls refused because the app had no memory for their tasks
 	EmptyClaims  int64 // claims without a task, including failed ones
 	FailedClaims int64
-	Throttled    int64 // claims of which a limit delayed tasks
+	Throttled    int64 // claims in which a limit delayed tasks
 	EmptyPolls   int64 // polls that ended without a task
 	Returned     int64 // tasks released because their poll had ended
 	Waiting      int   // polls that wait now

@@ -62,7 +62,7 @@ func (s *Spec) runs() (list []string) {
 type Waiter struct {
 	d                 *Dispatch
 	spec              Spec
-	wake              chan struct{} // receives when something changed that may end the wait
+	wake              chan struct{} // receives a value after a change that may end the wait
 	registrationEnded atomic.Bool   // the registration of its worker has ended
 
 	// The fields below are guarded by d.mu.
@@ -75,7 +75,7 @@ type Waiter struct {
 	pending  int // number of reservations and claims that have reserved it
 	got      []store.Leased
 	budget   *Budget
-	stopped  bool           // a task did not fit into its response, so it gets none of the later tasks
+	stopped  bool           // a task did not fit into the response, so the poll must not receive later tasks
 	once     bool           // the poll does not wait: it needs one claim of each poll queue that may contain tasks
 	closing  bool           // accepts no new tasks
 	detached bool           // removed from all poll queues; tasks that still arrive are released
@@ -247,7 +247,7 @@ func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
 	}
 }
 
-// done reports that the poll need not wait any longer. For this and all methods below, the caller must hold d.mu.
+// done reports whether the wait of the poll can end. For this and all methods below, the caller must hold d.mu.
 func (w *Waiter) done() bool {
 	if w.detached {
 		return true
@@ -255,7 +255,7 @@ func (w *Waiter) done() bool {
 	return w.pending == 0 && (len(w.got) > 0 || w.closing || (w.once && !w.asking()))
 }
 
-// asking reports that a queue may contain a task for the poll and that no claim for the poll has returned yet.
+// asking reports whether a queue may contain a task for the poll and no claim for the poll has returned yet.
 func (w *Waiter) asking() bool {
 	if w.d.leaser == nil || w.d.closed || w.d.isolates(w.member.worker.Key(), w.member.worker.Incarnation) {
 		return false
@@ -356,7 +356,7 @@ func (w *Waiter) room(kind int) int {
 	return min(w.free[kind], w.max)
 }
 
-// full reports that the response can contain no further task.
+// full reports whether the response can contain no further task.
 func (w *Waiter) full() bool { return w.stopped || w.budget.spent() }
 
 // claimable returns how many tasks of a poll queue to claim for the waiter.

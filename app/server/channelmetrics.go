@@ -39,7 +39,7 @@ var (
 	)
 )
 
-// Describe lists them.
+// Describe implements prometheus.Collector.
 func (c channelCollector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		connectionsDesc, socketsDesc, cutsDesc, channelDesc, undoneDesc, lateDesc, unackedDesc, malformedDesc, failuresDesc,
@@ -48,7 +48,7 @@ func (c channelCollector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads them.
+// Collect implements prometheus.Collector.
 func (c channelCollector) Collect(out chan<- prometheus.Metric) {
 	s, among := c.server.channel.Stats(), c.server.connections.Stats()
 	count := func(d *prometheus.Desc, n int64, labels ...string) {

@@ -6,7 +6,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/budget"
 )
 
-// Metrics of the bytes in flight.
+// These are the metrics of the bytes in flight.
 var (
 	inFlightBytes = prometheus.NewDesc(
 		"sojourn_inflight_bytes", "Bytes that requests and responses in flight count with.", nil, nil)

@@ -88,8 +88,8 @@ type Server struct {
 	jumps       *prometheus.CounterVec // jumps of the store's clock
 	log         zerolog.Logger
 
-	drain func(context.Context) error // once
-	close func(context.Context) error // once
+	drain func(context.Context) error // drains at the first call only
+	close func(context.Context) error // closes at the first call only
 
 	mu     sync.Mutex // guards the fields below
 	closed bool
@@ -97,7 +97,7 @@ type Server struct {
 	runs   sync.WaitGroup            // goroutines that Run started
 }
 
-// Open opens the store and joins the parts.
+// Open opens the store and connects the parts of a control plane.
 func Open(ctx context.Context, o Options) (*Server, error) {
 	p := &Server{opt: o, id: ulid.Make().String(), log: o.Log, dispatch: dispatch.New(dispatch.Options{Log: o.Log})}
 	var err error
@@ -194,14 +194,14 @@ func (p *Server) RegisterInNamespace(namespace string, c prometheus.Collector) {
 	}
 }
 
-// Register adds collectors of this process to /metrics.
+// Register adds collectors of another part of this process to /metrics, without a namespace.
 func (p *Server) Register(c ...prometheus.Collector) {
 	if p.opt.Metrics {
 		p.registry.MustRegister(c...)
 	}
 }
 
-// Broker serves the verbs, for callers in this process.
+// Broker returns the broker, for callers in this process.
 func (p *Server) Broker() *broker.Broker { return p.broker }
 
 // View returns the read models of stored data.
@@ -216,13 +216,13 @@ func (p *Server) Connections() *workerconn.Registry { return p.connections }
 // Channel returns the Socket.IO endpoint.
 func (p *Server) Channel() *channel.Channel { return p.channel }
 
-// Auth knows callers.
+// Auth returns the authentication of callers.
 func (p *Server) Auth() *auth.Auth { return p.auth }
 
-// Store returns the store.
+// Store returns the store of the control plane.
 func (p *Server) Store() store.Store { return p.store }
 
-// Handler serves HTTP workers, the control plane, the channel and the dashboard.
+// Handler returns the handler of the HTTP APIs, the Socket.IO channel and the dashboard.
 func (p *Server) Handler() http.Handler { return p.handler }
 
 // Run runs the background loops: timers, and notices of the commits of other apps. It returns when ctx ends, at Close,

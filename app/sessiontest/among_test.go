@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Explicit sessions among others, timers, signals and workers that know none.
+// Explicit sessions in runs with other sessions, timers and signals, and with workers that do not support sessions.
 func TestExplicitSessionsAmongOthers(t *testing.T) {
 	bubble(t, "OS-E6", func(h *harness) {
 		h.flow("start", func(ctx workflow.Context, name string, long, rounds int) ([]string, error) {
@@ -115,7 +115,7 @@ func TestExplicitSessionsAmongOthers(t *testing.T) {
 				if err := s.Execute(ctx, "use", "probe", 10).Get(ctx, nil); err != nil {
 					return nil, err
 				}
-				workflow.Go(ctx, func(ctx workflow.Context) { // driven by a timer
+				workflow.Go(ctx, func(ctx workflow.Context) { // this branch continues with a timer
 					if workflow.Sleep(ctx, sec) == nil {
 						if s.Execute(ctx, "use", "timed", 10).Get(ctx, nil) == nil {
 							got = append(got, "timed")

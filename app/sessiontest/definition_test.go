@@ -22,7 +22,7 @@ import (
 type model struct{ worker, path string }
 
 // defines registers the definition "llama" on every worker that starts later, and the activity "ask", which uses its
-// state. A set-up takes this long; fail returns its error.
+// state. A set-up takes the given time; fail returns its error.
 func (h *harness) defines(takes time.Duration, fail func(p *proc) error, change ...func(*activity.SessionDefinition)) {
 	h.uses(func(r *worker.Registry, p *proc) {
 		d := activity.SessionDefinition{
@@ -131,8 +131,8 @@ func TestSessionDefinitions(t *testing.T) {
 		h.equal("tear-downs", len(h.did("tear down A")), 1)
 	})
 
-	// The owner is killed after the set-up: the next owner sets up with the stored arguments, and the reason is
-	// recorded.
+	// The owner is killed after the set-up: the next owner runs the set-up with the stored arguments, and history
+	// records the reason.
 	bubble(t, "killed after it", func(h *harness) {
 		h.defines(sec, nil)
 		h.flow("flow", func(ctx workflow.Context) ([]string, error) {

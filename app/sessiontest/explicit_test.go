@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Sessions a workflow starts and ends.
+// Sessions that a workflow starts and ends.
 func TestExplicitSessions(t *testing.T) {
 	bubble(t, "OS-E1", func(h *harness) {
 		h.warm()
@@ -110,7 +110,7 @@ func TestExplicitSessions(t *testing.T) {
 		}
 		h.flow("ending", ending)
 		h.uses(func(r *worker.Registry, p *proc) {
-			// ignores cancellation
+			// this activity ignores cancellation
 			r.Activity("deaf", func(ctx context.Context, item string, millis int) (string, error) {
 				return "too late", h.work(context.WithoutCancel(ctx), p, item, time.Duration(millis)*ms)
 			})
@@ -168,7 +168,7 @@ func TestExplicitSessions(t *testing.T) {
 		}); err != nil {
 			h.t.Fatal(err)
 		}
-		before := len(h.events(run)) + 1 // and the timer fires
+		before := len(h.events(run)) + 1 // one event later, the timer fires
 		if err := decide(-1, protocol.Command{Type: protocol.EndSession, SessionID: id}); protocol.ReasonOf(err) == "" {
 			h.t.Errorf("a stale decision: %v", err)
 		}

@@ -75,8 +75,8 @@ func TestAFailFastSessionIsTakenOverWithin12Seconds(t *testing.T) {
 	}
 }
 
-// The owner of a fail-fast session renews it every three seconds, and bystanders of the worker at their own pace. A gap
-// that is shorter than the lease costs nothing.
+// The owner of a fail-fast session renews it every three seconds, and other sessions of the worker at their usual
+// interval. A gap that is shorter than the lease costs nothing.
 func TestAFailFastSessionIsRenewedEveryThreeSeconds(t *testing.T) {
 	bubble(t, "", func(h *harness) {
 		h.flow("failFast", failFast)

@@ -46,7 +46,7 @@ type harness struct {
 	ran []*ran
 }
 
-// ran is one run of an activity's code. Times are from the house's beginning; to is 0 while it runs.
+// ran is one run of an activity's code. Times are relative to the start of the harness; to is 0 while the code runs.
 type ran struct {
 	what     string // the item's name
 	worker   string
@@ -77,10 +77,10 @@ func bubbleOn(t *testing.T, name string, o serverOptions, test func(h *harness))
 	})
 }
 
-// uses registers further code on every worker that starts later.
+// uses registers activities and workflows on every worker that starts later.
 func (h *harness) uses(setup func(r *worker.Registry, p *proc)) { h.setup = append(h.setup, setup) }
 
-// flow registers a workflow on every worker that starts later.
+// flow registers a workflow under a name on every worker that starts later.
 func (h *harness) flow(name string, fn any) {
 	h.uses(func(r *worker.Registry, _ *proc) { r.Workflow(name, fn) })
 }
@@ -110,7 +110,7 @@ func (h *harness) work(ctx context.Context, p *proc, item string, d time.Duratio
 // at returns the time since the start of the test.
 func (h *harness) at() time.Duration { return time.Since(h.began) }
 
-// did returns the executions so far, of these items or of all.
+// did returns the executions so far: those of the given items, or all.
 func (h *harness) did(items ...string) (list []ran) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -160,7 +160,7 @@ func (h *harness) running(item string) ran {
 	return last
 }
 
-// near compares a time with the expected time.
+// near checks that a time differs from the expected time by at most a tolerance.
 func (h *harness) near(what string, got, want, slack time.Duration) {
 	h.t.Helper()
 	if got < want-slack || got > want+slack {
@@ -168,7 +168,7 @@ func (h *harness) near(what string, got, want, slack time.Duration) {
 	}
 }
 
-// between checks that a time is neither before nor after.
+// between checks that a time is within two bounds.
 func (h *harness) between(what string, got, from, to time.Duration) {
 	h.t.Helper()
 	if got < from || got > to {
@@ -354,7 +354,7 @@ func (h *harness) timeline(id string) (what []string) {
 	return what
 }
 
-// in runs work in a session, or without one, and returns the worker.
+// in runs the activity "work" in a session, or without one, and returns the worker that ran it.
 func in(ctx workflow.Context, session, item string, millis int) (string, error) {
 	return workflow.Await[string](ctx, begin(ctx, session, item, millis))
 }

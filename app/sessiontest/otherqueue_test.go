@@ -103,7 +103,7 @@ func TestASessionMovesToTheQueueOfItsTasks(t *testing.T) {
 		h.start("B", serving("other"))
 		run := h.begin("across", "s")
 		h.done("s in default")
-		busy := h.begin("one", "", "busy", 40_000) // occupies the only slot of A
+		busy := h.begin("one", "", "busy", 40_000) // an activity that occupies the only slot of A
 		h.running("busy")
 		own := h.begin("one", "s", "own", 10) // waits for A
 		ended := h.done("busy").to

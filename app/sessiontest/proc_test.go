@@ -101,8 +101,8 @@ func (p *proc) kill() {
 	<-p.done
 }
 
-// sever breaks the connection to the app and returns when the app has noticed: a task that gets ready at the same
-// moment could otherwise be leased by a poll of this worker. The worker continues; rejoin restores the connection.
+// sever breaks the connection to the app and returns when the app has noticed: otherwise a poll of this worker could
+// still lease a task that becomes ready at the same moment. The worker continues; rejoin restores the connection.
 func (p *proc) sever() {
 	p.mu.Lock()
 	p.snap()

@@ -85,7 +85,7 @@ func count(types []string, typ string) (n int) {
 	return n
 }
 
-// State that is lost, and rebuilt.
+// The cases of lost session state that a rebuild activity restores.
 func TestRecovery(t *testing.T) {
 	bubble(t, "OS-E3", func(h *harness) {
 		h.warm()
@@ -158,8 +158,8 @@ func TestRecovery(t *testing.T) {
 		lost := h.at()
 		h.until("B rebuilds", 10*ms, func() bool { return len(h.did("load")) == 2 })
 		rebuild := h.did("load")[1]
-		h.between("B rebuilds", rebuild.from, lost+sec, lost+3*sec+500*ms) // alone in its process: a second of back-off
-		b.kill()                                                           // during the rebuild
+		h.between("B rebuilds", rebuild.from, lost+sec, lost+3*sec+500*ms) // a blamed task has a backoff of one secff
+		b.kill()                                                           // B is killed during the rebuild
 		h.start("C", with)
 		a.rejoin()
 		result, _ := payload.Encode("A, too late")
@@ -362,8 +362,8 @@ func TestRecovery(t *testing.T) {
 		)
 	})
 
-	// The activity or its session ends during the rebuild, and the worker sends no report: the app cancels the rebuild
-	// and the activity. The history has the progress of the rebuild that the app received before.
+	// The activity or its session ends during the rebuild, and the worker sends no report: the app records both as
+	// cancelled. The history has the progress of the rebuild that the app received before.
 	for _, c := range []struct {
 		name    string
 		rebuild time.Duration

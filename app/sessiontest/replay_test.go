@@ -103,7 +103,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// Stored and transmitted forms of sessions, and their settings.
+// The forms in which sessions are stored and transmitted, and their settings.
 func TestUnits(t *testing.T) {
 	encode := func(t *testing.T, v any) string {
 		t.Helper()
@@ -187,7 +187,7 @@ func TestUnits(t *testing.T) {
 			s, _ := h.row("s")
 			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 30*sec, 31*sec)
 			h.equal("idle", time.Duration(s.Idle)*time.Microsecond, 5*time.Minute)
-			h.wait(31 * sec) // renewed before its last 5 s
+			h.wait(31 * sec) // the lease was renewed before its last 5 s
 			s, _ = h.row("s")
 			h.between("the lease ends", s.LeaseUntil.Sub(h.began), 50*sec, 62*sec)
 			h.equal("owner", s.Owner, "A")

@@ -23,7 +23,7 @@ func TestAnIdleSessionKeepsItsMemoryInANetworkGap(t *testing.T) {
 					run := h.begin("relay", session, []string{"first", "second"}, 1)
 					first := h.done("first")
 					h.start("B", byDefault)
-					h.wait(37 * sec) // renewed several times
+					h.wait(37 * sec) // the lease is renewed several times
 					mend := cut(a)
 					h.wait(gap)
 					mend()

@@ -90,7 +90,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 		}
 		h.allHeld("A", "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10")
 
-		// Others that wait have theirs one after the other.
+		// Other waiting sessions get a place one after the other.
 		began := h.at()
 		runs := []string{h.begin("one", "s11", "s11", 10), h.begin("one", "s12", "s12", 10), h.begin("one", "s0", "s0", 10)}
 		for _, run := range runs {
@@ -108,7 +108,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 		h.fill()
 		h.wait(30 * sec)
 		h.start("B", plainly, slots(1))
-		busy := h.begin("one", "", "busy", 60_000) // on any worker
+		busy := h.begin("one", "", "busy", 60_000) // an activity without a session, on any worker
 		h.running("busy")
 		began := h.at()
 		run := h.begin("one", "s10", "s10", 10)
@@ -130,7 +130,7 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 		h.running("busy")
 		output[string](h, h.begin("one", "idle", "i1", 10))
 		h.wait(8 * sec)
-		output[string](h, h.begin("one", "idle", "i2", 10)) // idle for 8 s, and not any more
+		output[string](h, h.begin("one", "idle", "i2", 10)) // the session was idle for 8 s and is used again
 		used := h.at()
 		run := h.begin("one", "new", "new", 10)
 		output[string](h, run)
@@ -139,7 +139,8 @@ func TestIdleSessionIsEvicted(t *testing.T) {
 
 		second := h.begin("one", "newer", "newer", 10)
 		h.wait(5 * sec)
-		output[string](h, h.begin("one", "new", "again", 10)) // a running activity is not idle when it ends, either
+		// The session of an activity that ran for long is not idle when the activity ends.
+		output[string](h, h.begin("one", "new", "again", 10))
 		h.finish(second)
 		h.between("the newer one began", h.once("newer").from, h.once("again").to+9900*ms, h.once("again").to+12*sec)
 
@@ -242,8 +243,8 @@ func (x *handWorker) decide(c protocol.Command) {
 	})
 }
 
-// Sessions of every kind give way, in the order of their last activity, and are acquired again by their next task. A
-// session with NoReacquire does not give way.
+// Sessions of every origin are evicted in the order of their last activity, and are acquired again by their next task.
+// A session with NoReacquire is not evicted.
 func TestSessionsOfEveryOriginAreEvicted(t *testing.T) {
 	bubble(t, "to a holder that receives notices", func(h *harness) {
 		h.flow("one", one)
@@ -258,7 +259,7 @@ func TestSessionsOfEveryOriginAreEvicted(t *testing.T) {
 		output[string](h, h.begin("optioned", "device", workflow.WorkerSession{}))
 		h.wait(sec)
 		output[string](h, h.begin("one", "s", "s", 10))
-		// The stored time of the started session is older than this activity, its newest.
+		// The stored time of the last activity of the session that the workflow started is older than this activity.
 		h.wait(sec)
 		h.signal(started, "go")
 		h.until("its second activity", 5*ms, func() bool { return len(h.did("own")) == 2 })
@@ -325,7 +326,7 @@ func TestSessionsOfEveryOriginAreEvicted(t *testing.T) {
 }
 
 // A task that has waited 30 s for a session place is counted once by a metric, and needs attention from then on. A
-// pinned session does not give way to it.
+// pinned session is not evicted for it.
 func TestATaskThatWaitsForASessionPlaceNeedsAttention(t *testing.T) {
 	bubbleOn(t, "", serverOptions{Metrics: true}, func(h *harness) {
 		h.flow("one", one)

@@ -48,7 +48,7 @@ func counted(t *testing.T, name string, apps ...*testServer) (n int) {
 // own actions.
 func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	database := apptest.Postgres(t)
-	var passed atomic.Int64 // only the store's clock advances by the idle time
+	var passed atomic.Int64 // time by which the test advanced the store's clock, and no other clock
 	o := serverOptions{Database: database, Shift: func() time.Duration {
 		return time.Duration(passed.Load())
 	}, Metrics: true}
@@ -86,7 +86,7 @@ func TestSessionIsEvictedForOneOfAnotherApp(t *testing.T) {
 	gaveWay("s0")
 	h.allHeld("A", "s1", "s2")
 
-	atOther("s0") // requested again too soon
+	atOther("s0") // the evicted session is used again soon after
 	gaveWay("s1")
 	h.allHeld("A", "s0", "s2")
 	if repeated := h.last("s0"); repeated.What != "reclaimed" || !strings.HasPrefix(repeated.Why, "evicted_cap ") {

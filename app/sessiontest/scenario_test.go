@@ -123,7 +123,7 @@ func TestScenarios(t *testing.T) {
 				if lines, err = say(ctx, session, lines, fmt.Sprint("m", i), 10); err != nil {
 					return lines, err
 				}
-				if i == 1 { // longer than idle time and lease
+				if i == 1 { // wait for longer than the idle time and the lease
 					if err := workflow.Sleep(ctx, 10*time.Second); err != nil {
 						return lines, err
 					}
@@ -181,13 +181,13 @@ func TestScenarios(t *testing.T) {
 			h.equal("messages", output[[]string](h, run), []string{"m0", "m1", "m2", "m3", "m4", "m5"})
 			h.equal("made and resumed", fmt.Sprint(made.Load(), resumed.Load()), "1 1")
 			last := h.did("m3")[len(h.did("m3"))-1]
-			h.between("B goes on", last.from, killed, killed+3*sec+500*ms) // alone in its process: a second of back-off
+			h.between("B goes on", last.from, killed, killed+3*sec+500*ms) // a blamed task has a backoff of one second
 			h.equal("worker", last.worker, "B")
 		})
 	}
 }
 
-// Cases of the model that the store cases do not have.
+// Cases of owners that stop, beyond the cases of the store.
 func TestHoldersThatLeave(t *testing.T) {
 	// A clean shutdown releases sessions at once, of every origin that permits a new acquisition.
 	bubble(t, "released at shutdown", func(h *harness) {
@@ -220,7 +220,8 @@ func TestHoldersThatLeave(t *testing.T) {
 		h.equal("timeline", h.timeline("s"), []string{"claimed", "orphaned", "reclaimed"})
 	})
 
-	// A worker that restarts with another maximum keeps its sessions; the new maximum applies to new acquisitions.
+	// A worker that restarts with another maximum of sessions keeps the sessions that it holds; the new maximum applies
+	// to new acquisitions.
 	bubble(t, "another cap after a restart", func(h *harness) {
 		h.flow("one", one)
 		n1 := h.start("n1", most(3))
@@ -257,7 +258,8 @@ func TestHoldersThatLeave(t *testing.T) {
 			a, err := workflow.Await[string](ctx, long)
 			return []string{a, b}, err
 		})
-		a := h.start("A", lock(2*sec, 0), attempts(30*sec)) // the attempt outlives the session
+		// The lease of the attempt is longer than that of the session.
+		a := h.start("A", lock(2*sec, 0), attempts(30*sec))
 		run := h.begin("pair", "s")
 		h.running("long")
 		h.start("B", lock(2*sec, 0))

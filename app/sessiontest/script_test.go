@@ -77,10 +77,12 @@ func TestStoreCases(t *testing.T) {
 		for i, c := range all {
 			t.Run(c.name, func(t *testing.T) {
 				scale := time.Duration(100)
-				if strings.Contains(c.at, "soft") { // its times are in seconds, with leases that are not scaled
+				// The times of this case are in seconds and must not be scaled, like its leases.
+				if strings.Contains(c.at, "soft") {
 					scale = 10
 				}
-				// added to the real time: a stopped clock would go back by the duration of a call
+				// time by which the script advanced the clock; the real time is added, because a stopped clock would
+				// fall behind the database
 				var passed time.Duration
 				w := newScript(t, serverOptions{
 					Database: database, ManualTime: true, Shift: func() time.Duration { return passed },
@@ -108,7 +110,7 @@ type script struct {
 	asked map[string]protocol.SessionOptions // by session: the options of the last item with options
 	held  map[string]map[string]int64        // worker → session → its last epoch there
 	top   map[string]int64                   // session → highest epoch ever
-	// the store's time at the beginning, in microseconds: no claim has an epoch below
+	// the store's time at the start of the script, in microseconds: no epoch is lower
 	began int64
 }
 
@@ -188,7 +190,7 @@ func (w *script) step(f []string) {
 		})
 	case f[1] == "returns":
 		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned = "handed_back" })
-	case f[1] == "stops": // during the attempt
+	case f[1] == "stops": // the worker stops during the attempt
 		w.outcome(f[0], f[2], f[3:], func(i *protocol.CompleteItem) { i.Returned, i.Began = "draining", new(true) })
 	case f[1] == "beats":
 		w.beat(f[0], f[2])

@@ -1,5 +1,4 @@
-// Package sessiontest contains the acceptance cases of worker sessions, each under its name, run against the real
-// components.
+// Package sessiontest contains the acceptance cases of worker sessions, which run against the real components.
 package sessiontest
 
 import (
@@ -37,7 +36,7 @@ type testServer struct {
 type serverOptions struct {
 	Database   string               // sqlite:PATH or postgres://…
 	Shift      func() time.Duration // added to the store's clock
-	ManualTime bool                 // nothing moves time forward but the test
+	ManualTime bool                 // only the test advances time and runs due work
 	Cleanup    time.Duration        // 0: never
 	Release    string
 	Metrics    bool

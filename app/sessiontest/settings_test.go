@@ -136,7 +136,7 @@ func TestWorkersWithSettingsOfTheirOwn(t *testing.T) {
 		for i := 0; i < 12; i += 2 {
 			h.equal("worker", h.once(fmt.Sprintf("t%d", i)).worker, "B")
 			h.equal("owner", h.owner(fmt.Sprintf("s%d", i)), "B")
-			for _, e := range h.entries(fmt.Sprintf("s%d", i)) { // no row named A
+			for _, e := range h.entries(fmt.Sprintf("s%d", i)) { // A never acquired the session
 				h.equal("worker of the timeline", e.Worker, "B")
 			}
 		}

@@ -34,7 +34,7 @@ func (h *harness) scheduled(run string) (ids []string) {
 	return ids
 }
 
-// One worker.
+// The acceptance cases with one worker.
 func TestOneWorker(t *testing.T) {
 	bubble(t, "IS-S1", func(h *harness) {
 		h.flow("three", func(ctx workflow.Context) ([]string, error) { return turns(ctx, "s", "t", 3, 10) })
@@ -235,7 +235,7 @@ func TestOneWorker(t *testing.T) {
 	}
 }
 
-// The app and the worker end after an item was scheduled; others go on from the store.
+// The app and the worker end after an item was scheduled; another app and another worker continue from the store.
 func TestWorkContinuesAtAnotherApp(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
 	bubbleOn(t, "IS-S9", serverOptions{Database: database}, func(h *harness) {

@@ -19,7 +19,8 @@ import (
 // A session with soft affinity waits for its owner only for the fallback time. The worker that acquires it then reports
 // the state as lost, as after any loss.
 func TestSoftAffinity(t *testing.T) {
-	// steps runs "first", waits for the signal and runs "second", both in session s with these options.
+	// steps runs "first", waits for the signal and runs "second", both in the session s with soft affinity and this
+	// fallback time.
 	steps := func(fallback time.Duration) func(workflow.Context) ([]string, error) {
 		return func(ctx workflow.Context) (by []string, err error) {
 			ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{Session: "s", SessionFallback: fallback})
@@ -37,7 +38,7 @@ func TestSoftAffinity(t *testing.T) {
 			return by, nil
 		}
 	}
-	// fill schedules an activity that takes a minute and that only A may run.
+	// big gives worker A a capability; fill schedules an activity that takes a minute and requires it.
 	big := func(o *worker.Options) { o.Capabilities = []string{"big"} }
 	fill := func(ctx workflow.Context, item string) workflow.Future {
 		return begin(workflow.WithActivity(ctx, workflow.ActivityOptions{Requirements: []string{"big"}}), "", item, 60_000)
@@ -79,7 +80,8 @@ func TestSoftAffinity(t *testing.T) {
 		if after.Owner != "B" || after.Epoch <= before.Epoch {
 			h.t.Errorf("s is owned by %s under epoch %d, before it was %d", after.Owner, after.Epoch, before.Epoch)
 		}
-		h.equal("rebuilds in history", count(h.types(run), "SessionRecovered"), 2) // the first use is one
+		// The first use of the session also counts as a rebuild.
+		h.equal("rebuilds in history", count(h.types(run), "SessionRecovered"), 2)
 		h.equal("timeline", h.timeline("s"), []string{"claimed", "released", "reclaimed"})
 		claim := h.entries("s")[2]
 		if h.entries("s")[1].Why != "fallback" ||
@@ -107,7 +109,8 @@ func TestSoftAffinity(t *testing.T) {
 	bubble(t, "draining", func(h *harness) {
 		a, run := filled(h, 3*sec)
 		drained := make(chan struct{})
-		go func() { a.stop(); close(drained) }() // it waits for its tasks, and holds the session until they end
+		// The drain waits for the running tasks, and A holds the session until they end.
+		go func() { a.stop(); close(drained) }()
 		h.wait(sec)
 		h.signal(run, "go")
 		asked := h.at()
@@ -151,7 +154,7 @@ func TestSoftAffinity(t *testing.T) {
 	})
 }
 
-// The time since when a task waits is stored: the end of an app does not restart it.
+// The time since which a task waits is stored, so the end of an app does not restart the fallback time.
 func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
@@ -211,7 +214,7 @@ func TestSoftAffinityAcrossApps(t *testing.T) {
 	}
 }
 
-// Contradictory options are rejected by the call that sets them, and change nothing.
+// Contradictory options of soft affinity are rejected by the call that sets them, and have no effect.
 func TestSoftAffinityIsCheckedWhereItIsGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newScript(t, serverOptions{}, "default", 1)

@@ -15,7 +15,7 @@ import (
 // takeover is the maximum time, with default settings, until other workers have the work of a dead or frozen worker.
 const takeover = 35 * sec
 
-// byDefault uses the worker's default settings.
+// byDefault selects the worker's default settings instead of those of the harness.
 func byDefault(o *worker.Options) {
 	o.AttemptLease, o.Sessions.Lease, o.Sessions.Buffer, o.Sessions.Idle = 0, 0, 0, 0
 }
@@ -59,8 +59,8 @@ func relay(ctx workflow.Context, session string, items []string, ms int) (done [
 	return done, nil
 }
 
-// still is a frozen worker of Sojourn: it registered and sent heartbeats before, and its polls are held. It ignores the
-// tasks that these polls lease.
+// still imitates a frozen Sojourn worker: it registered and sent heartbeats, its polls are still open at the app, and
+// it ignores the tasks that these polls lease.
 type still struct {
 	h        *harness
 	id       string
@@ -176,7 +176,7 @@ func TestWorkIsTakenOverByDefault(t *testing.T) {
 			run := h.begin("relay", session, []string{"first", "second"}, 10)
 			h.until("the first is done", ms, func() bool { l := h.did("first"); return len(l) == 1 && l[0].to > 0 })
 			h.start("B", byDefault)
-			h.wait(40 * sec) // its lease has been renewed meanwhile
+			h.wait(40 * sec) // the lease is renewed meanwhile
 			killed := h.at()
 			a.kill()
 			h.signal(run, "go")

@@ -55,7 +55,7 @@ func one(ctx workflow.Context, session, item string, millis int) (string, error)
 	return in(ctx, session, item, millis)
 }
 
-// Two workers with the same settings.
+// The acceptance cases of two workers with the same settings.
 func TestTwoWorkers(t *testing.T) {
 	bubble(t, "IS-M1", func(h *harness) {
 		h.flow("five", func(ctx workflow.Context) ([]string, error) { return turns(ctx, "s", "t", 5, 50) })
@@ -99,7 +99,7 @@ func TestTwoWorkers(t *testing.T) {
 		run := h.begin("twice", "s", 10, 10)
 		h.until("first is done", 10*ms, func() bool { return len(h.did("first")) == 1 && h.once("first").to > 0 })
 		h.start("B", lock(2*sec, 0))
-		h.wait(3 * sec) // renewed meanwhile
+		h.wait(3 * sec) // the lease is renewed meanwhile
 		killed, lease := h.at(), h.lease("s")
 		a.kill()
 		h.signal(run, "go")
@@ -147,7 +147,7 @@ func TestTwoWorkers(t *testing.T) {
 		run := h.begin("two")
 		h.running("long")
 		h.start("B", with)
-		for range 11 { // renewed at each interval: more than half of the lease is always left
+		for range 11 { // the lease is renewed at each interval, so more than half of it always remains
 			h.wait(500 * ms)
 			h.equal("owner", h.owner("s"), "A")
 			if left := h.lease("s") - h.at(); left < 900*ms {
@@ -213,7 +213,8 @@ func TestTwoWorkers(t *testing.T) {
 			var all []workflow.Future
 			for i := range 16 {
 				session := ""
-				if i%4 == 0 { // the first task belongs to the session; plain tasks are before the others and after all
+				// The first task is in the session; tasks without a session come before and after the other tasks.
+				if i%4 == 0 {
 					session = "s"
 				}
 				all = append(all, begin(ctx, session, fmt.Sprintf("t%d", i), 100))
@@ -236,7 +237,7 @@ func TestTwoWorkers(t *testing.T) {
 		h.equal("workers of the session", distinct(bound), []string{"A"})
 		h.equal("workers of plain activities", distinct(plain), []string{"A", "B"})
 		h.equal("items", fmt.Sprint(len(bound), len(plain)), "5 12")
-		for _, r := range plain { // B alone has completed all of them in 1.2 s: none waited for the session
+		for _, r := range plain { // B completed all of them in 1.2 s, so none of them waited for the session
 			h.between("a plain item ran", r.from, began, began+1200*ms)
 		}
 	})
@@ -324,7 +325,7 @@ func TestTwoWorkers(t *testing.T) {
 		if len(both) != 2 || both[1].attempt != 2 {
 			h.t.Fatalf("ran %+v", both)
 		}
-		h.near("redelivered", both[1].from, began+sec, 200*ms) // alone in its process: a second of back-off
+		h.near("redelivered", both[1].from, began+sec, 200*ms) // a blamed task has a backoff of one second
 	})
 
 	bubble(t, "IS-M12-control", func(h *harness) {

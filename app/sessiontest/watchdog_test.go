@@ -65,7 +65,7 @@ func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
 		wants("idle", http.StatusOK, "ok")
 
 		d.hangs.Store(true)
-		h.wait(170 * time.Second) // the poll that was open returns first
+		h.wait(170 * time.Second) // the open poll returns first
 		wants("before its time is over", http.StatusOK, "ok")
 		h.wait(70 * time.Second)
 		wants("stuck", http.StatusServiceUnavailable, "stuck")

@@ -32,7 +32,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 	}
 	size := pageSize(in.PageSize, 100, 500)
 	// The events of all holdings are read, and events of other holdings are filtered here: an index by holding would
-	// cost every activity in a session an entry, for a rarely used page.
+	// need an entry for every activity in a session, only for a page that is rarely used.
 	add := func(list []protocol.SessionAttempt) {
 		for _, a := range list {
 			if in.Epoch == 0 || a.Epoch == in.Epoch {
@@ -69,7 +69,7 @@ func (v *View) SessionAttempts(ctx context.Context, in protocol.SessionAttempts)
 	return p, err
 }
 
-// openAttempts are the attempts that run in a session now, and the lost deliveries of activities that are open.
+// openAttempts returns the attempts that run in a session now, and the lost deliveries of activities that are open.
 func openAttempts(
 	ctx context.Context, r store.Reader, key engine.SessionKey,
 ) (list []protocol.SessionAttempt, err error) {
@@ -81,7 +81,7 @@ func openAttempts(
 	for i := range tasks {
 		a := &tasks[i]
 		if a.State != engine.LeasedState && len(a.Lost) == 0 {
-			continue // it waits, and nothing of it has run here
+			continue // the task waits, and no attempt has run in this session
 		}
 		if _, ok := flows[a.RunID]; !ok {
 			run, err := r.Run(ctx, a.RunID)
@@ -126,7 +126,7 @@ func endedAttempts(e *store.RunEvent) []protocol.SessionAttempt {
 	lost := one
 	lost.Outcome, lost.Why = "", ""
 	list := lostDeliveries(lost, at.Lost)
-	if at.AttemptID == "" { // it ended while it was not leased
+	if at.AttemptID == "" { // the activity ended while it was not leased
 		return list
 	}
 	one.AttemptID, one.Attempt, one.Worker, one.Epoch, one.StartedAt, one.EndedAt = at.AttemptID, at.Number, at.Worker,
@@ -134,7 +134,7 @@ func endedAttempts(e *store.RunEvent) []protocol.SessionAttempt {
 	return append([]protocol.SessionAttempt{one}, list...)
 }
 
-// lostDeliveries are the deliveries of an activity that ended without an outcome, newest first.
+// lostDeliveries returns the deliveries of an activity that ended without an outcome, newest first.
 func lostDeliveries(of protocol.SessionAttempt, lost []history.Lost) (list []protocol.SessionAttempt) {
 	for i := len(lost) - 1; i >= 0; i-- {
 		l := &lost[i]
@@ -150,8 +150,8 @@ func lostDeliveries(of protocol.SessionAttempt, lost []history.Lost) (list []pro
 	return list
 }
 
-// ranToken is the opaque position behind an event. Times are not enough: two runs may end an activity in the same
-// microsecond, in one commit.
+// ranToken returns the opaque position after an event. A time would not be unique: two runs may end an activity in the
+// same microsecond, in one commit.
 func ranToken(e store.RunEvent) *string {
 	t := base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d %d %s", e.At.Micros(), e.Seq, e.Run))
 	return &t

@@ -25,7 +25,7 @@ func Cohort(q engine.Queue, id string) protocol.BuildCohort {
 	return c
 }
 
-// cohorts are the builds of a queue, that of new runs first, the one seen last before the others.
+// cohorts returns the builds of a queue: first the build of new runs, then the others, most recently seen first.
 func (g *queueSnapshot) cohorts(name string) []protocol.BuildCohort {
 	var decided engine.Queue
 	if q := g.decided[name]; q != nil {

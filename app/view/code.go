@@ -16,14 +16,14 @@ const maxDiffers = 100
 // codeOf is the scope in which workers should have the same code for an activity type.
 type codeOf struct{ namespace, release, activity string }
 
-// disputed are the activity types that not all the workers of a release have the same code of. Where all have it, as
-// they should, no two workers are compared.
+// disputed returns the activity types for which the workers of a release do not all have the same code. Workers need to
+// be compared only for these types.
 func disputed(views []protocol.WorkerView) map[codeOf]bool {
 	first, all := map[codeOf]string{}, map[codeOf]bool{}
 	for i := range views {
 		v := &views[i]
 		if !works(v.Status) {
-			continue // a worker on its way out is of an older deployment as a matter of course
+			continue // a draining worker of an older deployment is expected to differ
 		}
 		for name, version := range v.Versions {
 			of := codeOf{v.Namespace, v.Release, name}
@@ -37,8 +37,8 @@ func disputed(views []protocol.WorkerView) map[codeOf]bool {
 	return all
 }
 
-// differences notes in the views of workers where two of one release, with a queue in common, have different code of
-// an activity type. Which of them gets a task is chance, so people should know.
+// differences adds to the views of workers the activity types for which another worker of the same release with a
+// common queue has different code. Which of the two receives a task is random, so operators should see this.
 func differences(views []protocol.WorkerView) {
 	disputes := disputed(views)
 	if len(disputes) == 0 {

@@ -96,7 +96,7 @@ func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Fin
 const eventsBack = 200
 
 // lately adds findings from the last events: the last failure of the run's code, unless its open workflow task reports
-// it, and signals that no wait asks for, if the run waits for another signal.
+// it, and received signals for which the run does not wait, if it waits for another signal.
 func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
 	came, asked := map[string]history.Time{}, map[string]bool{}
 	for after := max(0, v.HistoryLength-eventsBack); after < v.HistoryLength; {
@@ -175,7 +175,7 @@ func diagnosis(v *protocol.RunView) string {
 	return "waiting"
 }
 
-// severities, the worst first, as findings are sorted.
+// severities lists the severities of findings, the worst first.
 var severities = []string{"error", "warning", "info"}
 
 func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
@@ -238,7 +238,7 @@ func findings(v *protocol.RunView, now time.Time) []protocol.Finding {
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// debugQueues are the queues in which tasks of the run wait, and the run's own.
+// debugQueues returns the queues in which tasks of the run wait, and the queue of the run.
 func debugQueues(v *protocol.RunView, around *engine.WaitContext) []protocol.DebugQueue {
 	names := []string{v.TaskQueue}
 	if v.Pending != nil {

@@ -32,7 +32,7 @@ func (v *View) Deployments(ctx context.Context, ns, queue string) (protocol.Depl
 	return l, nil
 }
 
-// Deployment shows one build of a queue.
+// Deployment returns one build of a queue.
 func (v *View) Deployment(ctx context.Context, name string) (protocol.Deployment, error) {
 	in, err := protocol.ParseDeployment(name)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 
 // Follower receives a run's history as it grows.
 type Follower struct {
-	Begin func(run protocol.RunView) error // once, before anything else: the run is there
+	Begin func(run protocol.RunView) error // called once before all others, when the run was found
 	Event func(history.Event) error
 	// Outline, if set, receives outlines of the events, and Event nothing. Values selects their values.
 	Outline func(history.Outline) error

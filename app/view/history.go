@@ -53,8 +53,8 @@ func (v *View) History(ctx context.Context, in protocol.HistoryQuery) (protocol.
 	return p, err
 }
 
-// Outlines reads a page of a run's history like History, but without the values of events, or with the beginnings that
-// a preview needs.
+// Outlines reads a page of a run's history like History, but without the values of events, or only with the beginnings
+// of the values, for previews.
 func (v *View) Outlines(
 	ctx context.Context, in protocol.HistoryQuery, values protocol.Values,
 ) ([]history.Outline, *string, error) {
@@ -71,8 +71,8 @@ func (v *View) Outlines(
 // pageReader reads events in one of their forms.
 type pageReader[E any] struct {
 	read func(ctx context.Context, r store.Reader, run *engine.Head, after int64, size int) ([]E, error)
-	last func(*E) int64 // the sequence of an event
-	size func(*E) int   // the size of an event in bytes
+	last func(*E) int64 // returns the sequence of an event
+	size func(*E) int   // returns the size of an event in bytes
 }
 
 // readHistory reads a page of events, and waits for a new event if the query requests it. The returned page has no

@@ -21,8 +21,8 @@ import (
 // an index is limited by time rather than by rows, because the time that it occupies the database is what slows other
 // callers.
 
-// The time limits of a search without an index: partialSearch for a caller that accepts a partial result, wholeSearch
-// for others.
+// These are the time limits of a search without an index: partialSearch for a caller that accepts a partial result,
+// wholeSearch for others.
 const (
 	partialSearch = 80 * time.Millisecond
 	wholeSearch   = 2 * time.Second
@@ -140,8 +140,8 @@ func currentOf(
 	return nil
 }
 
-// runCount returns the number of runs of a run's chain. Only for a run that is not the current one of its workflow ID
-// it reads more than the row of the workflow ID.
+// runCount returns the number of runs of a run's chain. It reads only the row of the workflow ID, unless the run is not
+// the current one of its workflow ID.
 func runCount(ctx context.Context, r store.Reader, run *engine.Head, flow engine.Workflow) (int64, error) {
 	if flow.RunID == run.ID || run.Status.Open() {
 		return flow.Runs, nil
@@ -166,7 +166,8 @@ func runCount(ctx context.Context, r store.Reader, run *engine.Head, flow engine
 // ofKind restricts a query to runs of one kind; the requested type is then a type of this kind.
 func ofKind(q *store.RunQuery, kind string) error {
 	switch {
-	case kind == "" || kind == protocol.RunOfWorkflow && q.Type != "": // the types of workflows are theirs alone
+	// A type of workflows is never a type of activity runs.
+	case kind == "" || kind == protocol.RunOfWorkflow && q.Type != "":
 	case kind == protocol.RunOfActivity && q.Type != "":
 		q.Type = store.TypeColumn(history.KindActivity, q.Type)
 	case kind == protocol.RunOfActivity || kind == protocol.RunOfWorkflow:
@@ -190,7 +191,7 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 			return err
 		}
 		heads, err := r.RunsOf(ctx, key)
-		last := map[string]int64{} // number of the last run, by chain
+		last := map[string]int64{} // number of the newest run, by chain
 		for i := range heads {
 			last[heads[i].Chain] = max(last[heads[i].Chain], heads[i].Number)
 		}

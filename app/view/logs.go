@@ -48,7 +48,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 			}
 		}
 		if len(sums) == 0 && !open {
-			_, err = r.Completion(ctx, id, seq) // whether the activity exists
+			_, err = r.Completion(ctx, id, seq) // an error means that the activity does not exist
 			return err
 		}
 		for _, s := range sums {

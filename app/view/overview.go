@@ -14,10 +14,11 @@ import (
 // number of runs; the contract's metrics are exact and must count. Both are read once for all concurrent callers, so
 // many dashboards cost as much as one.
 
-// countedUpTo is the largest number of runs that people see exactly; countedUpTo+1 means "more".
+// countedUpTo is the largest count that the dashboard shows exactly; countedUpTo+1 means "more".
 const countedUpTo = 10_000
 
-// RunCounts counts the runs of a namespace by status for people: up to 10,000, read once for all concurrent callers.
+// RunCounts counts the runs of a namespace by status for display: up to 10,000 per status, read once for all concurrent
+// callers.
 func (v *View) RunCounts(ctx context.Context, ns string) (protocol.RunCounts, error) {
 	ns = transaction.NamespaceOrDefault(ns)
 	return v.runCounts.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (c protocol.RunCounts, err error) {
@@ -65,7 +66,7 @@ func (v *View) Overview(ctx context.Context, ns string) (protocol.Overview, erro
 	return o, err
 }
 
-// ExactOverview is Overview with exact counts. The cost of counting grows with the number of runs, so concurrent
+// ExactOverview is like Overview, with exact counts. The cost of counting grows with the number of runs, so concurrent
 // callers share one count.
 func (v *View) ExactOverview(ctx context.Context, ns string) (protocol.Overview, error) {
 	ns = transaction.NamespaceOrDefault(ns)

@@ -17,11 +17,11 @@ import (
 
 // queueCounts is the task statistics of a namespace and the time of the count.
 type queueCounts struct {
-	now   time.Time // the store's
+	now   time.Time // time of the store's clock
 	stats []store.QueueStats
 }
 
-// queueCounts counts the tasks of a namespace, or of all namespaces for "", once for all concurrent callers.
+// queueCounts counts the tasks of a namespace, or of all namespaces for "", with one read for all concurrent callers.
 func (v *View) queueCounts(ctx context.Context, ns string) (queueCounts, error) {
 	return v.queues.get(ctx, ns, v.opt.Dispatch.Changes, func(ctx context.Context) (counts queueCounts, err error) {
 		if counts.now, err = v.store.Now(ctx); err != nil {

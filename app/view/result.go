@@ -45,8 +45,8 @@ func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration
 	return v.Describe(ctx, t)
 }
 
-// ResultWatch is a wait for the result of a run that begins before the start of the run: no end can be missed, so the
-// wait needs no read when it begins. See [View.WatchStart].
+// ResultWatch is a wait for the result of a run that begins before the start of the run: it cannot miss the end of the
+// run, so it needs no read when it begins. See [View.WatchStart].
 type ResultWatch struct {
 	view       *View
 	target     protocol.Target
@@ -74,7 +74,8 @@ func (w *ResultWatch) Stop() {
 	w.ends.Stop()
 }
 
-// Result is View.Result of a run. With read it reads the run first; else the run was open after the subscription began.
+// Result is like View.Result. With read, it first reads the run; otherwise the caller knows that the run was open after
+// the subscription began.
 func (w *ResultWatch) Result(
 	ctx context.Context, run string, read bool, most time.Duration,
 ) (protocol.RunView, error) {
@@ -126,7 +127,8 @@ func (e *chainEnd) readLast(ctx context.Context, r store.Reader) error {
 }
 
 // await waits until the last run of a chain has closed. It returns the open run when the time ends or the app drains.
-// With read it reads the run first; else the run of t was open after the subscription began.
+// With read, it first reads the run; otherwise the caller knows that the run of t was open after the subscription
+// began.
 func (w *ResultWatch) await(ctx context.Context, t protocol.Target, read bool, most time.Duration) (chainEnd, error) {
 	v := w.view
 	timeout := time.NewTimer(most)

@@ -62,7 +62,7 @@ func (v *View) described(ctx context.Context, t protocol.Target, read ends) (pro
 			}
 			return nil
 		}
-		if run.Activities.Len() > 0 { // abandoned
+		if run.Activities.Len() > 0 { // abandoned activities
 			if shown.Pending, _, err = v.pending(ctx, r, run, now); err != nil {
 				return err
 			}
@@ -73,7 +73,7 @@ func (v *View) described(ctx context.Context, t protocol.Target, read ends) (pro
 	return shown, err
 }
 
-// runView returns a run as lists show it, from its row.
+// runView converts the row of a run to the form in which lists show it.
 func runView(h *engine.Head) protocol.RunView {
 	status, bucket, closed := h.Public()
 	v := protocol.RunView{

@@ -16,7 +16,7 @@ import (
 // A schedule that ended is kept for a while with its history, so that users can see later why it no longer fires. Lists
 // omit schedules that were deleted.
 
-// Schedule shows one schedule.
+// Schedule returns one schedule.
 func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleView, error) {
 	s, err := FindSchedule(ctx, v.store, engine.ScheduleKey{Namespace: cmp.Or(ns, store.DefaultNamespace), ID: id}, false)
 	return viewSchedule(s), err
@@ -26,7 +26,8 @@ func (v *View) Schedule(ctx context.Context, ns, id string) (protocol.ScheduleVi
 // shorter than requested.
 const maxScheduleEvents = 5000
 
-// Schedules lists by id what matches the request; the token is the last id that the page before read.
+// Schedules lists the schedules that match the request, by ID. The page token is the last ID that the previous page
+// read.
 func (v *View) Schedules(
 	ctx context.Context, in protocol.ScheduleListRequest,
 ) (list []protocol.ScheduleView, next string, err error) {
@@ -84,8 +85,8 @@ func (v *View) ScheduleHistory(
 	return v.scheduleEvents(ctx, ns, id, after, limit, store.Reader.ScheduleEvents)
 }
 
-// ScheduleHistoryBack is the same, newest first: what happened before an event, and whether there is more. before 0
-// begins with the newest.
+// ScheduleHistoryBack is like ScheduleHistory, in the other direction: it reads the entries before an entry, newest
+// first; 0: the newest entries.
 func (v *View) ScheduleHistoryBack(
 	ctx context.Context, ns, id string, before int64, limit int,
 ) ([]protocol.ScheduleEvent, bool, error) {

@@ -92,7 +92,7 @@ func (v *View) sessionCounts(ctx context.Context, ns string) (map[protocol.Sessi
 	})
 }
 
-// Session shows one session with its ownership timeline.
+// Session returns one session with its ownership timeline.
 func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView, error) {
 	key := engine.SessionKey{Namespace: transaction.NamespaceOrDefault(ns), ID: id}
 	now, err := v.store.Now(ctx)
@@ -104,7 +104,8 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 		s, err := r.Session(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			gone := protocol.Refuse(protocol.ReasonWorkerSessionNotFound, "session %s not found", id)
-			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown) // kept after the row was deleted
+			// The timeline stays after the row was deleted.
+			timeline, earlier, err := readTimeline(ctx, r, key, 0, timelineShown)
 			if len(timeline) > 0 {
 				gone.With("timeline", withRenewals(timeline, nil, false))
 			}
@@ -181,7 +182,7 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 	if s.Origin == engine.OriginWorkflow {
 		out.Scope = "workflow"
 	}
-	switch s.Reason { // clients know these reasons of failure only
+	switch s.Reason { // the published API has only these reasons of failure
 	case engine.ReasonTTL, engine.ReasonLeaseLost, engine.ReasonOrphaned:
 		out.FailureReason = &s.Reason
 	default:

@@ -30,7 +30,8 @@ func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSett
 	}
 	for _, w := range workers {
 		switch {
-		case w.Status == protocol.WorkerStale: // a stale worker will never have it, and is not waited for
+		// A stale worker does not fetch settings, so it does not count as pending.
+		case w.Status == protocol.WorkerStale:
 		case w.Settings == nil:
 			out.Unaware++
 		case *w.Settings == is.Revision:

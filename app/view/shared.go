@@ -12,7 +12,7 @@ import (
 // more must not stay in memory until the app stops.
 const sharedKeys = 256
 
-// How long a shared read may be served.
+// These are limits for the time for which a shared read is served.
 const (
 	sharedFor    = time.Second     // if there are changes: the longest time that a caller waits for the next read
 	sharedMaxAge = 5 * time.Second // without known changes, since some values change without a commit
@@ -27,7 +27,7 @@ type pace struct {
 
 const pauseShare = 20
 
-// leisurely is the pace of reads for people, promptly the pace of reads for programs, which act on the result.
+// leisurely is the pace of reads for display, promptly the pace of reads for programs, which act on the result.
 var (
 	leisurely = pace{minAge: sharedFor, maxAge: sharedMaxAge}
 	promptly  = pace{minAge: 100 * time.Millisecond, maxAge: sharedFor}

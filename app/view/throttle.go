@@ -48,7 +48,7 @@ func (t *throttles) of(ctx context.Context, r store.Reader, queue string, kind p
 	)
 }
 
-// throttle returns why the limits of a queue and its namespace stop dispatch; without a Why they do not.
+// throttle returns why the limits of a queue and its namespace stop dispatch; an empty Why means that they do not.
 func throttle(
 	queue, namespace *engine.Queue, kind protocol.TaskKind, leasedInQueue, leasedInNamespace int, now time.Time,
 ) engine.Throttle {

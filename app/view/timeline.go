@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A timeline lists the holdings of a session and outlives the session's row. The renewals of one holding are merged
-// into one entry at its end, so that they do not hide other entries.
+// A timeline lists the holdings of a session and is retained after the deletion of the session's row. The renewals of
+// one holding are merged into one entry at its end, so that they do not hide other entries.
 
 // timelineShown is the number of timeline entries in a session's detail, and the maximum size of a page.
 const timelineShown = 500

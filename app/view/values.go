@@ -162,7 +162,7 @@ type ends interface {
 	last(ctx context.Context, r store.Reader, run *engine.Run, shown *protocol.RunView) error
 }
 
-// wholeEnds reads both events with their values.
+// wholeEnds implements ends by reading both events with their values.
 type wholeEnds struct{}
 
 func (wholeEnds) first(ctx context.Context, r store.Reader, run *engine.Run, shown *protocol.RunView) error {
@@ -184,7 +184,7 @@ func (wholeEnds) last(ctx context.Context, r store.Reader, run *engine.Run, show
 	return outcome(&last, shown)
 }
 
-// outlinedEnds reads both events as outlines.
+// outlinedEnds implements ends by reading both events as outlines.
 type outlinedEnds struct{ values protocol.Values }
 
 func (o outlinedEnds) read(
@@ -210,7 +210,7 @@ func (o outlinedEnds) read(
 
 func (o outlinedEnds) first(ctx context.Context, r store.Reader, run *engine.Run, shown *protocol.RunView) error {
 	_, values, err := o.read(ctx, r, run, 1, shown, map[string]string{"arguments": "input"})
-	// these are the values of the start; the description has the current ones
+	// the first event contains the initial values; the description contains the current ones
 	delete(shown.Truncated, "search_attributes")
 	delete(shown.Truncated, "memo")
 	shown.Input = values.Decoded["arguments"]
@@ -236,7 +236,7 @@ func (o outlinedEnds) last(ctx context.Context, r store.Reader, run *engine.Run,
 	if err := outcome(&history.Event{Data: data}, shown); err != nil || shown.Failure == nil {
 		return err
 	}
-	// The failure contains no encoded details, so the decoded ones are added.
+	// The failure in an outline has no encoded details, so the decoded details are added.
 	if details := values.Decoded["details"]; details != nil {
 		shown.Failure = append(append(append(shown.Failure[:len(shown.Failure)-1], `,"details":`...), details...), '}')
 	}

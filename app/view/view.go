@@ -1,7 +1,7 @@
 // Package view answers reads: runs with their wait reasons, histories, workers, sessions, queues and schedules. It
 // never commits and holds no lock, so a slow read does not delay a step of a run.
 //
-// It combines stored rows with the presence registry in memory and asks the engine for wait reasons.
+// It combines stored rows with the registry of live workers in memory and asks the engine for wait reasons.
 package view
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// View reads for people. All methods may be called from any goroutine.
+// View answers reads of one app. All methods may be called from any goroutine.
 type View struct {
 	store   reads
 	workers *membership.Registry
@@ -41,13 +41,13 @@ type Options struct {
 	// Questions counts the query tasks of a kind, by queue.
 	Questions func(ctx context.Context, namespace string, k protocol.TaskKind) (map[string]protocol.QueryTally, error)
 
-	App, Release string        // of this process
+	App, Release string        // ID and release of this process
 	Shared       bool          // other apps write to the store as well
 	Heartbeat    time.Duration // heartbeat interval that workers receive
 	Alive        time.Duration // a worker is alive for this long after its last heartbeat
 }
 
-// reads is all that a view can do with a store: it cannot commit.
+// reads is the part of the store that a view uses: it cannot commit.
 type reads interface {
 	View(ctx context.Context, read func(store.Reader) error) error
 	Now(ctx context.Context) (time.Time, error)
@@ -73,7 +73,7 @@ type Dispatch interface {
 	Waiting(namespace string) map[string]int
 }
 
-// New makes a view of a store.
+// New returns a view of a store.
 func New(s reads, o Options) *View {
 	return &View{
 		store: s, workers: o.Workers, opt: o, started: time.Now(),

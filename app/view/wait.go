@@ -61,7 +61,7 @@ func (v *View) waiting(ctx context.Context, r store.Reader, ns string, list []pr
 	for i := range list {
 		shown := &list[i]
 		run := open[shown.RunID]
-		if run == nil { // it has ended since the page was read; the next read reports that
+		if run == nil { // the run has closed since the page was read
 			continue
 		}
 		_, wait, err := pendingOf(ctx, r, around, run)

@@ -17,8 +17,8 @@ import (
 // tasks, and the engine derives the reason by the rules of dispatch; separate rules here could differ from what
 // happens.
 
-// waitContext returns the state that the tasks of a namespace wait in. Tasks of a session may wait for a worker with
-// room for it, so sessions adds the number of each worker's sessions.
+// waitContext reads the state on which the wait reasons of a namespace's tasks depend. With sessions it also counts the
+// sessions of each worker, because tasks in a session may wait for a worker with room for the session.
 func (v *View) waitContext(
 	ctx context.Context, r store.Reader, ns string, sessions bool, now time.Time,
 ) (*engine.WaitContext, error) {
@@ -29,7 +29,7 @@ func (v *View) waitContext(
 	return v.among(ctx, r, known, ns, sessions, now)
 }
 
-// among is the same for workers that were already read.
+// among is like waitContext, for workers that were already read.
 func (v *View) among(
 	ctx context.Context, r store.Reader, roster membership.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.WaitContext, err error) {

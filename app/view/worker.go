@@ -46,14 +46,14 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 		}
 		for i := range rows {
 			h, ok := known[rows[i].Key()]
-			if !ok { // this app has received no heartbeat: it has only the row
+			if !ok { // this app has received no heartbeat of the worker and knows only its row
 				h = membership.TrackRow(&rows[i])
 			}
 			if !rows[i].DeregisteredAt.IsZero() && held[rows[i].ID].Leases == 0 {
-				continue // it has deregistered and holds nothing: its row will be deleted soon
+				continue // the worker has deregistered and holds nothing: its row will be deleted soon
 			}
 			shown := v.workerView(&rows[i], h, held[rows[i].ID], now)
-			if !rows[i].DeregisteredAt.IsZero() { // its tasks and sessions are ending
+			if !rows[i].DeregisteredAt.IsZero() { // the worker's tasks and sessions are ending
 				shown.Status = protocol.WorkerDraining
 			}
 			views = append(views, shown)
@@ -66,7 +66,7 @@ func (v *View) Workers(ctx context.Context, ns, queue, status string) ([]protoco
 	}), err
 }
 
-// Worker shows one registration.
+// Worker returns one registration.
 func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, error) {
 	all, err := v.Workers(ctx, ns, "", "")
 	for _, w := range all {

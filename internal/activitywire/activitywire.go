@@ -40,7 +40,7 @@ func Invoke(
 	fn := userfunc.OfActivity(d)
 	in, given, err := fn.DecodeGiven(args)
 	if takes := d.NumArgs(); err == nil && given < takes {
-		// The function may have got a new parameter after the workflow scheduled the call.
+		// A newer build may have added a parameter to the function after the workflow scheduled the call.
 		activity.Logger(ctx).Warn("activity received fewer arguments than it has parameters; the missing ones have zero values",
 			"arguments", given, "parameters", takes)
 	}

@@ -18,21 +18,21 @@ import (
 // needed them.
 var ErrOverloaded = errors.New("too many bytes are in flight")
 
-// Owner is the namespace and token that use bytes.
+// Owner is the namespace and the token to which bytes are charged.
 type Owner struct{ Namespace, Token string }
 
-// Class is the purpose of bytes.
+// Class is the purpose for which bytes are used.
 type Class int
 
-// The classes.
+// These are the classes.
 const (
 	Ordinary Class = iota
 	// outcomes, heartbeats, renewals, session requests and probes: a part of the budget is reserved for them
 	Reserved
 )
 
-// Limits of waiting requests: the maximum wait, the wait after which a request of a caller above its share is cut off
-// so that its bytes become free, and the maximum number of waiting requests of one token and in total.
+// These are limits of waiting requests: the maximum wait, the wait after which a request of a caller above its share is
+// cut off so that its bytes become free, and the maximum number of waiting requests of one token and in total.
 const (
 	waitFor    = 5 * time.Second
 	cutAfter   = time.Second
@@ -41,24 +41,24 @@ const (
 	worthACut  = 64 << 10 // minimum bytes of a grant whose request is cut off
 )
 
-// Budget is a number of bytes. Make it with New. A nil Budget has no limit.
+// Budget limits the number of bytes in flight. New creates it. A nil Budget has no limit.
 type Budget struct {
 	total    int64
 	reserved int64
 
 	mu         sync.Mutex // guards the fields below, and those of every Grant
 	used       int64
-	part       int64 // used by Reserved
+	part       int64 // bytes used by the class Reserved
 	namespaces map[string]*holder
 	waiting    list.List // *request values in order of arrival
 	refused    [2]int64  // number of refused requests by class
 	cut        int64
 }
 
-// holder counts the bytes of a namespace, or of a token in it.
+// holder counts the bytes of a namespace, or of one of its tokens.
 type holder struct {
 	used, waiting int64
-	small         int64              // part of used that Small granted
+	small         int64              // part of used that was granted by Small
 	tokens        map[string]*holder // tokens of a namespace
 	grants        map[*Grant]struct{}
 }
@@ -78,7 +78,7 @@ type Grant struct {
 	owner  Owner
 	class  Class
 	n      int64
-	small  int64 // granted by Small
+	small  int64 // bytes granted by Small
 	cut    Cutter
 	wasCut bool
 	ended  bool
@@ -87,7 +87,7 @@ type Grant struct {
 // Cutter ends a request whose bytes another caller needs. Cut runs in its own goroutine, at most once.
 type Cutter interface{ Cut() }
 
-// CutFunc is a function as a Cutter.
+// CutFunc implements Cutter with a function.
 type CutFunc func()
 
 // Cut calls f.
@@ -126,7 +126,7 @@ func (b *Budget) limit(c Class) int64 {
 	return b.total - b.reserved
 }
 
-// Acquire returns a grant of n bytes, at most the limit of the class, and waits until they are free. The error is
+// Acquire returns a grant of n bytes, at most the limit of the class, after waiting until they are free. The error is
 // ErrOverloaded or the cause of ctx.
 func (b *Budget) Acquire(ctx context.Context, o Owner, n int64, c Class) (*Grant, error) {
 	g := b.Open(o)
@@ -176,8 +176,8 @@ func (g *Grant) Open(b *Budget, o Owner) { g.budget, g.owner = b, o }
 // uncounted reports whether the grant belongs to no Budget.
 func (g *Grant) uncounted() bool { return g == nil || g.budget == nil }
 
-// Small adds n bytes without waiting if the small requests of the owner then have at most a 64th of the budget. So
-// small requests do not wait behind large ones, and not behind the tasks that the same token polls.
+// Small adds n bytes without waiting, if all small requests of the owner then use at most a 64th of the budget. So
+// small requests do not wait for large ones, nor for the tasks in responses to the same token's polls.
 func (g *Grant) Small(n int64) bool {
 	if g.uncounted() {
 		return true
@@ -253,7 +253,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-r.granted: // meanwhile
+	case <-r.granted: // the bytes were granted at the same moment
 		return nil
 	default:
 	}
@@ -262,7 +262,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 	return err
 }
 
-// Try adds n bytes if they are free and no other request comes first; it does not wait.
+// Try adds n bytes if they are free and no waiting request precedes this one; it does not wait.
 func (g *Grant) Try(n int64) bool {
 	if g.uncounted() || n <= 0 {
 		return true
@@ -289,7 +289,7 @@ func (g *Grant) Bytes() int64 {
 	return g.n
 }
 
-// Force adds n bytes at once, also above the limit.
+// Force adds n bytes without waiting, even above the limit.
 func (g *Grant) Force(n int64) {
 	if g.uncounted() {
 		return
@@ -346,7 +346,7 @@ func (g *Grant) Release() {
 	b.serve()
 }
 
-// releaseGrant returns all bytes of a grant; mu is held.
+// releaseGrant returns all bytes of a grant; the caller holds mu.
 func (b *Budget) releaseGrant(g *Grant) {
 	if g.n > 0 { // a grant without bytes can be missing in the map of its owner
 		b.grantBytes(g, -g.n)
@@ -361,7 +361,7 @@ func (b *Budget) releaseGrant(g *Grant) {
 	b.drop(g.owner)
 }
 
-// holders returns the holders of an owner; mu is held.
+// holders returns the holders of an owner; the caller holds mu.
 func (b *Budget) holders(o Owner) (namespace, token *holder) {
 	namespace = b.namespaces[o.Namespace]
 	if namespace == nil {
@@ -376,7 +376,7 @@ func (b *Budget) holders(o Owner) (namespace, token *holder) {
 	return namespace, token
 }
 
-// drop removes an owner that has no bytes and no waiting request; mu is held.
+// drop removes an owner that has no bytes and no waiting request; the caller holds mu.
 func (b *Budget) drop(o Owner) {
 	namespace := b.namespaces[o.Namespace]
 	if namespace == nil {
@@ -390,7 +390,7 @@ func (b *Budget) drop(o Owner) {
 	}
 }
 
-// grantBytes adds n bytes to a grant, or removes them if n is negative; mu is held.
+// grantBytes adds n bytes to a grant, or removes them if n is negative; the caller holds mu.
 func (b *Budget) grantBytes(g *Grant, n int64) {
 	namespace, token := b.holders(g.owner)
 	token.grants[g] = struct{}{}
@@ -410,14 +410,15 @@ func (b *Budget) count(o Owner, n int64) {
 	token.waiting += n
 }
 
-// dequeue removes a waiting request; mu is held.
+// dequeue removes a waiting request; the caller holds mu.
 func (b *Budget) dequeue(r *request) {
 	b.waiting.Remove(r.element)
 	b.count(r.grant.owner, -1)
 	b.drop(r.grant.owner)
 }
 
-// fewer reports whether owner a has fewer bytes than o, by namespace and within one namespace by token; mu is held.
+// fewer reports whether owner a has fewer bytes than o: it compares namespaces, and for equal namespaces tokens. The
+// caller holds mu.
 func (b *Budget) fewer(a, o Owner) bool {
 	an, at := b.holders(a)
 	on, ot := b.holders(o)
@@ -432,8 +433,8 @@ func (b *Budget) inPart(c Class, n int64) bool {
 	return c == Reserved && b.part+n <= b.reserved && b.used+n <= b.total
 }
 
-// someoneFirst reports whether a waiting request precedes a new one of this owner; mu is held. Of two owners with equal
-// bytes the waiting one is first, but an ordinary request never precedes an outcome.
+// someoneFirst reports whether a waiting request precedes a new request of this owner. If both owners have equal bytes,
+// the waiting request is first, but an ordinary request never precedes an outcome. The caller holds mu.
 func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
@@ -445,8 +446,8 @@ func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	return false
 }
 
-// first returns the waiting request of a class whose owner has the fewest bytes, and of this owner the request that has
-// the most: it can finish and release them. mu is held.
+// first returns the waiting request of a class whose owner has the fewest bytes, and of this owner the request with the
+// most bytes, because it can finish and release them. The caller holds mu.
 func (b *Budget) first(c Class) (best *request) {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
@@ -458,8 +459,8 @@ func (b *Budget) first(c Class) (best *request) {
 	return best
 }
 
-// serve grants waiting requests that fit, in the order of their owners' bytes, the fewest first; mu is held. A request
-// that does not fit is overtaken only by requests that fit into the reserved part.
+// serve grants waiting requests that fit, in the order of their owners' bytes, the fewest first. The caller holds mu. A
+// request that does not fit is overtaken only by requests that fit into the reserved part.
 func (b *Budget) serve() {
 	for {
 		r, ordinary := b.first(Reserved), b.first(Ordinary)
@@ -494,7 +495,7 @@ func (b *Budget) cutFor(r *request) {
 
 // victim returns the largest grant that may be cut so that o can have n more bytes. It belongs to the owner with the
 // most bytes, which must exceed those of o including the n bytes. Owners are compared by namespace, and by token within
-// the namespace of o; mu is held.
+// the namespace of o. The caller holds mu.
 func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
 	mine, own := b.holders(o)
 	most := int64(0)
@@ -517,7 +518,7 @@ func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
 	return victim
 }
 
-// cutOne cuts a request and returns the bytes that become free; mu is held.
+// cutOne cuts a request and returns the bytes that become free. The caller holds mu.
 func (b *Budget) cutOne(g *Grant) int64 {
 	cut := g.cut
 	g.cut, g.wasCut = nil, true
@@ -526,9 +527,9 @@ func (b *Budget) cutOne(g *Grant) int64 {
 	return g.n
 }
 
-// relieve cuts interruptible requests while more bytes are in use than the total: of the namespace with the most bytes,
-// in it of the token with the most, the largest first. mu is held. A request that is cut but has not ended counts as
-// ended.
+// relieve cuts requests that may be cut while more bytes are in use than the total: requests of the namespace with the
+// most bytes, within it of the token with the most bytes, the largest first. A request that was cut counts as ended.
+// The caller holds mu.
 func (b *Budget) relieve() {
 	excess := b.used - b.total
 	if excess <= 0 {
@@ -566,7 +567,7 @@ func (b *Budget) relieve() {
 	}
 }
 
-// WasCut reports whether the request was ended for another one.
+// WasCut reports whether the request was ended to free its bytes for another one.
 func (g *Grant) WasCut() bool {
 	if g.uncounted() {
 		return false

@@ -40,7 +40,7 @@ func From(ctx context.Context) *Grant {
 // ctx.
 func Load(ctx context.Context, n int64) error { return From(ctx).Grow(ctx, LoadFactor*n) }
 
-// Loaded returns the part of a reservation for loading that was not needed: n bytes were reserved, used were loaded.
+// Loaded gives back the part of a reservation for loading that was not needed: n bytes were reserved, used were loaded.
 func Loaded(ctx context.Context, n, used int64) {
 	switch g := From(ctx); {
 	case used < n:

@@ -69,7 +69,7 @@ func (w *watched) now() *tls.Config {
 	}
 	w.seen = seen
 	rules, err := w.read()
-	if err != nil { // for example a new certificate without its key yet: the next change is read again
+	if err != nil { // for example, the certificate is new and the key is not: read again after the next change
 		w.failed(err)
 		return w.rules
 	}

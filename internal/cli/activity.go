@@ -91,8 +91,8 @@ func (p *program) runActivity() *cobra.Command {
 	return c
 }
 
-// printWaits prints to standard error what a run waits for, and each change, while no worker runs it: the installation
-// of packages takes time, and there may be no worker. The returned function stops it.
+// printWaits prints to standard error what a run waits for, and each change of it, while no worker runs its code:
+// installing packages takes time, and there may be no worker. The returned function stops the output.
 func (p *program) printWaits(c *cobra.Command, path string) (stop func()) {
 	const interval = time.Second
 	app, err := p.client(c)
@@ -132,7 +132,7 @@ func (p *program) printWaits(c *cobra.Command, path string) (stop func()) {
 	}
 }
 
-// activityLimits are the times, tries and session of an activity, as flags.
+// activityLimits holds the flags for the timeouts, the retries and the session of an activity.
 type activityLimits struct {
 	startToClose, scheduleToStart, scheduleToClose, heartbeat time.Duration
 	attempts                                                  int

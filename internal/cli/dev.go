@@ -45,7 +45,8 @@ func (p *program) devCommand() *cobra.Command {
 // dev starts both roles, prints five lines, two more with a folder of handlers, and the ready line. It starts the
 // additional sample runs and waits for them.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
-	patience := time.AfterFunc(heldFor, held.release) // log lines about the wait for a database must appear
+	// After this time, show log lines even while dev waits for a database.
+	patience := time.AfterFunc(heldFor, held.release)
 	defer patience.Stop()
 	n, err := p.start(ctx, s)
 	if err != nil {
@@ -146,7 +147,7 @@ func newest(
 	}
 }
 
-// approve sends the signal that the sample waits for, once, when it waits for it.
+// approve waits until the sample waits for its signal, and sends the signal once.
 func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) error {
 	target := protocol.Target{Namespace: run.Namespace, WorkflowID: run.WorkflowID}
 	changed, stop := p.Dispatch().WatchRun(run.RunID)
@@ -175,14 +176,14 @@ func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) 
 	}
 }
 
-// heldFor is the longest that the log is held back.
+// heldFor is the maximum time for which log lines are delayed.
 const heldFor = 3 * time.Second
 
 // heldLog delays log lines until it is released, so that dev's own lines are printed first.
 type heldLog struct {
 	to   io.Writer
 	mu   sync.Mutex
-	kept []byte // until open
+	kept []byte // log lines until open is set
 	open bool
 }
 

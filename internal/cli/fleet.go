@@ -269,7 +269,8 @@ func (p *program) sessionsCommand() *cobra.Command {
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, without waiting for running activities")
 		}),
 	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
-	c.AddCommand(p.releaseSessions()) // it opens the database, so it has the flags of an app and not those of a client
+	// The command opens the database, so it has the flags of an app and not those of a client.
+	c.AddCommand(p.releaseSessions())
 	return c
 }
 

@@ -8,10 +8,10 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// leastMemory is the lower bound of memory, whatever executor-memory is.
+// leastMemory is the minimum that settings.memory returns, whatever executor-memory is.
 const leastMemory = 64 << 20
 
-// memoryOutsideRuntime is the minimum that a process uses outside of the memory that the Go runtime counts.
+// memoryOutsideRuntime is the minimum memory of a process that the Go runtime does not count.
 const memoryOutsideRuntime = 64 << 20
 
 // memory returns how many bytes this process may use: the limit of its control group, or else the memory of the
@@ -53,5 +53,5 @@ func memoryLimits(bytes int64) (soft, hard int64) {
 	return min(bytes/3, hard), hard
 }
 
-// inFlight returns how many bytes requests and responses in flight may use, in a process with that much memory.
+// inFlight returns how many bytes requests and responses in flight may use, in a process that may use the given memory.
 func inFlight(memory int64) int64 { return memory / 8 }

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Values of replayed.Outcome.
+// These are the values of replayed.Outcome.
 const (
 	replayOK           = "ok"
 	replayFailed       = "failed"

@@ -209,7 +209,8 @@ func (p *program) facts(all ...fact) error {
 		if f.value == "" {
 			continue
 		}
-		value := strings.ReplaceAll(f.value, "\n", "\n"+strings.Repeat(" ", 19)) // joined errors are a line each
+		// Errors.Join puts each error on its own line.
+		value := strings.ReplaceAll(f.value, "\n", "\n"+strings.Repeat(" ", 19))
 		if err := p.printf("%-18s %s", f.name, value); err != nil {
 			return err
 		}

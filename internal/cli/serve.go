@@ -45,7 +45,7 @@ func (p *program) serve(ctx context.Context, s *settings) error {
 	return node.wait()
 }
 
-// node is the running parts of one process. The end of one ends the others.
+// node contains the running parts of one process. If one part ends, the others are stopped.
 type node struct {
 	app    *app.App
 	worker *worker.Worker
@@ -238,7 +238,7 @@ func (s *settings) openStore(ctx context.Context, id string, d store.Dispatcher)
 // Tests set it.
 var refusedFor time.Duration
 
-// awaitStore is openStore, and calls waiting at each failed attempt to connect to the database.
+// awaitStore is like openStore, and calls waiting for each failed attempt to connect to the database.
 func (s *settings) awaitStore(
 	ctx context.Context, id string, d store.Dispatcher, waiting func(),
 ) (store.Store, error) {
@@ -254,7 +254,7 @@ func (s *settings) awaitStore(
 		s.Log.Error().Err(err).Msg("database refused the credentials; the app exits unless they are accepted within 5 min")
 	}}
 	if !s.postgres() {
-		o.App = "app" // only one app can open the file, and it keeps its row
+		o.App = "app" // only one app can open the file: a fixed name makes every start use the same row
 		return sqlite.Open(ctx, strings.TrimPrefix(s.DatabaseURL, "sqlite:"), o)
 	}
 	opened, err := postgres.OpenFrom(ctx, s.postgresURL, o)
@@ -295,7 +295,7 @@ func (p *program) worker(s *settings, a *app.App) (*worker.Worker, error) {
 	if a != nil {
 		here := *s.Config
 		if u, err := url.Parse(a.URL()); err == nil {
-			here.Addr = u.Host // with the actual port, which executors must not reach
+			here.Addr = u.Host // includes the actual port, to which executors must not connect
 		}
 		local := link.Local{Join: a.Connections().Join}
 		return workeropt.FromConfig[*worker.Worker](p.registry, &here, local, slogbridge.Slog(s.Log))

@@ -52,7 +52,7 @@ func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest
 		run.Priority = &s.priority
 	}
 	existing := s.existing
-	if run.WorkflowID == "" { // ours alone, so an open run of this id is this one, started already
+	if run.WorkflowID == "" { // the ID is new and random, so an open run with it was started by this command
 		run.WorkflowID, existing = ulid.Make().String(), run.ConflictPolicy == ""
 	}
 	run.IdempotencyKey = ulid.Make().String()

@@ -17,7 +17,7 @@ func statusNames() (words []string) {
 	return words
 }
 
-// statusOf returns the status of a run, one of the words above.
+// statusOf returns the status of a run, one of statusNames.
 func statusOf(v protocol.RunView) string { return string(protocol.StoredRun(v.Status, v.ClosedReason)) }
 
 // colored returns the status in the dashboard's colour if the output is a terminal and NO_COLOR is not set. Statuses

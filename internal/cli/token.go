@@ -21,7 +21,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// never is in the place of a time that was not, or will not be.
+// never is displayed for a missing time, such as that of the last use.
 const never = "never"
 
 func (p *program) tokenCommand() *cobra.Command {
@@ -142,7 +142,7 @@ func (p *program) warn(list []protocol.Warning) {
 	}
 }
 
-// withHint adds which setting may mend an error.
+// withHint adds to an error the setting that may correct it.
 func withHint(err error) error {
 	var away *apiclient.Unreachable
 	switch {

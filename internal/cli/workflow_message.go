@@ -184,7 +184,7 @@ func (p *program) cancelWorkflow() *cobra.Command {
 	return c
 }
 
-// endWorkflow returns a command that sends a reason to the route of a run that is named verb.
+// endWorkflow returns a command that sends a reason to the route verb of a run.
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
 	var f endFlags
 	return f.add(&cobra.Command{

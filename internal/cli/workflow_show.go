@@ -76,7 +76,7 @@ func bytesText(n int) string {
 
 func (p *program) showRun(v protocol.RunView) error {
 	now, set := waitText(v.Wait, v.WaitReason), stringOf(v.Quarantined)
-	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // the wait reason already contains it
+	if v.Wait != nil && v.Wait.Reason == protocol.WaitQuarantined { // the wait reason already contains the failure
 		set = ""
 	}
 	stuck := strings.TrimPrefix(stuckText(v), "stuck ")
@@ -213,7 +213,7 @@ func waitText(w *protocol.Wait, words *string) string {
 	return w.Say(time.Local)
 }
 
-// waitReason is waitText without its subject.
+// waitReason is like waitText, without the subject of the sentence.
 func waitReason(w *protocol.Wait, words string) string {
 	if w == nil || w.Reason.Rule().Text == "" {
 		return words
@@ -332,7 +332,7 @@ func eventLine(raw json.RawMessage) (line, trace string, err error) {
 		FireAt   history.Time `json:"fire_at"` // of a timer
 		history.Failure
 	}{}
-	_ = json.Unmarshal(e.Payload, &about) // an event with another form is shown without these
+	_ = json.Unmarshal(e.Payload, &about) // an event with another form is shown without these details
 	words := []string{fmt.Sprintf("%d %s %-24s", e.Sequence, stamp(e.At), e.Type)}
 	place, code := stack.Place(about.Stack), ""
 	if place != "" {

@@ -160,7 +160,8 @@ func checkApp(c *checker, cfg *Config) {
 	c.atLeast("quota-schedules", cfg.QuotaSchedules, 0)
 	c.atLeast("max-polls", cfg.MaxPolls, 1)
 	c.atLeast("sockets-per-token", cfg.MaxSockets, 0)
-	c.atLeast("postgres-pool", cfg.PostgresPool, 4) // committer, notifier, listener, one reader
+	// Connections of the committer, the notifier, the listener and one reader.
+	c.atLeast("postgres-pool", cfg.PostgresPool, 4)
 	if len(cfg.SocketTransports) == 0 {
 		c.bad("socket-transports", "must be websocket, polling or both")
 	}
@@ -251,7 +252,7 @@ func checkEgress(c *checker, cfg *Config) {
 	}
 }
 
-// shortLease is the length below which a lease is renewed at half of itself, whatever the buffer.
+// shortLease is the length below which a lease is renewed after half of its length, whatever the buffer is.
 const shortLease = 15 * time.Second
 
 // renewal returns the interval in which the lease of a running attempt is renewed.
@@ -266,7 +267,7 @@ func renewal(lease, buffer time.Duration) time.Duration {
 // With it, a session could expire as idle while an activity runs in it.
 func checkIdle(c *checker, cfg *Config) {
 	if len(c.wrong) > 0 && (cfg.AttemptLease <= 0 || cfg.SessionIdle <= 0) {
-		return // reported already
+		return // these errors were already reported
 	}
 	least := max(cfg.AttemptLease-cfg.SessionBuffer, renewal(cfg.AttemptLease, cfg.SessionBuffer))
 	if cfg.SessionIdle > least {

@@ -6,7 +6,7 @@ import "time"
 // Role is the role of a process. It determines the flags of a subcommand, some defaults, and the checks.
 type Role string
 
-// The roles.
+// These are the roles.
 const (
 	Any    Role = ""       // the binary without a subcommand: container-type selects the role
 	App    Role = "app"    // a control plane
@@ -22,14 +22,14 @@ func (r Role) RunsApp() bool { return r == App || r == Both || r == Dev }
 // RunsWorker reports whether a process of this role runs activities and workflows.
 func (r Role) RunsWorker() bool { return r == Worker || r == Both || r == Dev }
 
-// Values of ContainerType.
+// These are the values of ContainerType.
 const (
 	ContainerApp          = "APP"
 	ContainerWorker       = "WORKER"
 	ContainerWorkerAndApp = "WORKER_AND_APP"
 )
 
-// Values of Auth.
+// These are the values of Auth.
 const (
 	AuthToken = "token" // every call presents a token
 	AuthNone  = "none"  // every caller is trusted; loopback only
@@ -43,7 +43,7 @@ type Config struct {
 	ContainerType string `koanf:"container-type"`
 	Addr          string `koanf:"addr"`
 	BasePath      string `koanf:"base-path"` // empty, or /a or /a/b
-	// TrustedProxies are addresses and networks.
+	// TrustedProxies are the addresses and networks of reverse proxies whose forwarding headers are trusted.
 	TrustedProxies []string `koanf:"trusted-proxies"`
 	TLSCert        string   `koanf:"tls-cert"` // empty: no TLS
 	TLSKey         string   `koanf:"tls-key"`
@@ -56,7 +56,7 @@ type Config struct {
 	Token           string `koanf:"token"` // empty: the token in DataDir/token, if it exists
 
 	AppURLs           []string `koanf:"app-url"` // without a trailing slash
-	AppCA             string   `koanf:"app-ca"`  // empty: the authorities of the machine
+	AppCA             string   `koanf:"app-ca"`  // empty: the CA bundle of the machine
 	ClientCert        string   `koanf:"client-cert"`
 	ClientKey         string   `koanf:"client-key"`
 	Link              string   `koanf:"link"`      // auto, socket or http
@@ -95,7 +95,7 @@ type Config struct {
 	// ExecutorMemory is in MiB; 0: three quarters of the machine's memory.
 	ExecutorMemory int `koanf:"executor-memory"`
 
-	Release          string   `koanf:"release"` // empty: read at start, see package release
+	Release          string   `koanf:"release"` // empty: determined at start; see package release
 	ReleaseStrict    bool     `koanf:"release-strict"`
 	SocketTransports []string `koanf:"socket-transports"`
 
@@ -116,7 +116,7 @@ type Config struct {
 	Metrics      bool          `koanf:"metrics"`
 }
 
-// Source has the value of one setting and where it came from.
+// Source contains the value of one setting and its origin.
 type Source struct {
 	Name  string // the flag, without dashes in front
 	Env   string // the environment variable
@@ -124,5 +124,5 @@ type Source struct {
 	From  string // "default", "file PATH", "SOJOURN_…" or "--flag"
 }
 
-// Warning is something odd about the settings that does not keep a process from starting, for the log.
+// Warning is a log message about suspicious settings with which a process can start.
 type Warning string

@@ -53,7 +53,7 @@ func roleOf(flags *pflag.FlagSet) Role {
 	return Role(f.Annotations[roleNote][0])
 }
 
-// flagValue is a flag of one of the kinds, stored as text.
+// flagValue is the value of a flag of one of the kinds, stored as text.
 type flagValue struct {
 	kind kind
 	text string

@@ -18,7 +18,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/suggest"
 )
 
-// layer is one source of settings, still as text.
+// layer contains the settings of one source, as text.
 type layer struct {
 	values map[string]string
 	from   func(setting) string
@@ -119,7 +119,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 	return c, sources, append(warnings, advise(c)...), check(c, sources)
 }
 
-// guessable is the length below which a token of one's own is warned of: 16 random letters and digits have 95 bits.
+// guessable is the length below which advise warns of a configured token: 16 random letters and digits have 95 bits.
 const guessable = 16
 
 // advise warns of valid settings that are not recommended.
@@ -219,7 +219,7 @@ func readFile(path string, into *layer) ([]Warning, error) {
 // merge uses, for each setting, the first layer that has it, parses the value, and derives missing values.
 func merge(role Role, layers []layer) (*Config, []Source, error) {
 	if role == Any {
-		role = Both // until container-type is known, which has no default that depends on the role
+		role = Both // preliminary: the role is known after container-type, whose default does not depend on the role
 		for _, l := range layers {
 			if v, ok := l.values["container-type"]; ok {
 				role = containerRole(v)

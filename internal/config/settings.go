@@ -21,7 +21,7 @@ const (
 
 func (k kind) String() string { return [...]string{"text", "number", "bool", "duration", "list"}[k] }
 
-// setting is one line of the table: a name, and with it a flag, an environment variable and a key of the file.
+// setting is one entry of the table: its name determines the flag, the environment variable and the key in the file.
 type setting struct {
 	name   string
 	former string // name until the previous release, still read with a warning; empty: none
@@ -60,7 +60,7 @@ var (
 	all     = []Role{App, Worker, Both, Dev, Client}
 )
 
-// settings is the one place where a setting and its default are written down.
+// settings is the table of all settings with their defaults.
 var settings = []setting{
 	{
 		name: "container-type", value: ContainerWorkerAndApp,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// parse reads a value as a flag or a variable writes it.
+// parse parses a value in the format of flags and environment variables.
 func (k kind) parse(v string) (any, error) {
 	switch k {
 	case number:

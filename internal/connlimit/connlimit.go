@@ -21,7 +21,7 @@ const Default = 2048
 type Limit struct {
 	Max         int             // 0: Default
 	Descriptors int             // file descriptors of the process; 0: RLIMIT_NOFILE
-	Scarce      func(limit int) // called when the reserve is reached, at most once a minute; nil: not
+	Scarce      func(limit int) // called when the reserve is reached, at most once a minute; nil: no call
 
 	mu          sync.Mutex // guards the fields below, and those of every Place
 	count       int
@@ -32,7 +32,7 @@ type Limit struct {
 	descriptors descriptors
 }
 
-// Place is the place of one unauthenticated connection. Its methods may be called at any time, on a nil Place too.
+// Place is the place of one unauthenticated connection. Its methods may be called at any time, also on a nil Place.
 type Place struct {
 	limit    *Limit
 	close    func()
@@ -88,7 +88,7 @@ func (h *byCount) Pop() any {
 // most once and on a separate goroutine.
 func (l *Limit) Add(from string, close func()) *Place { return l.prepare(from, close, func(*Place) {}) }
 
-// prepare is Add, and initializes the place before another connection can close it.
+// prepare is like Add, and calls a function that initializes the place before another connection can close it.
 func (l *Limit) prepare(from string, close func(), first func(*Place)) *Place {
 	p := &Place{limit: l, close: close, added: time.Now()}
 	l.mu.Lock()
@@ -130,7 +130,7 @@ func (p *Place) Leave() {
 	p.limit.remove(p)
 }
 
-// Move counts the place for another address, which is known better than at first.
+// Move counts the place for another address, for example when a trusted proxy has named the client.
 func (p *Place) Move(to string) {
 	if p == nil {
 		return
@@ -144,7 +144,7 @@ func (p *Place) Move(to string) {
 	p.limit.enter(p, to)
 }
 
-// enter adds p; mu is held.
+// enter adds p; the caller holds mu.
 func (l *Limit) enter(p *Place, from string) {
 	a := l.addresses[from]
 	if a == nil {

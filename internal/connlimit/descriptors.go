@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// Reserve is the number of file descriptors that connections leave to health probes and to the app itself, as for
-// connections to its database. A process that may open fewer than 128 descriptors reserves half of them.
+// Reserve is the number of file descriptors that are reserved for health probes and for the app itself, such as its
+// connections to the database. A process that may open fewer than 128 descriptors reserves half of them.
 const Reserve = 64
 
 // young is the time for which a new connection is not closed to free its descriptor: it may be about to send a request.
@@ -26,7 +26,7 @@ var ErrReserved = errors.New("out of file descriptors; the remaining ones are re
 // It serves health probes only.
 type descriptors struct {
 	limit int // limit of the process; 0: unknown, nothing is reserved
-	// *conn values without a request, the longest idle first: unauthenticated ones, authenticated ones
+	// *conn values without a request, the longest idle first: [0] unauthenticated, [1] authenticated connections
 	idle     [2]list.List
 	reserved list.List // *conn values in the reserve, the oldest first
 	young    time.Duration
@@ -49,7 +49,8 @@ func (l *Limit) DescriptorStats() DescriptorStats {
 	return l.descriptors.stats
 }
 
-// accept reports whether a descriptor is in the reserve, and if so closes a connection to free one; mu is held.
+// accept reports whether a descriptor is in the reserve, and if so closes a connection to free one. The caller holds
+// mu.
 func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
 	d := &l.descriptors
 	reserve := min(Reserve, d.limit/2)
@@ -57,7 +58,7 @@ func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
 		return false
 	}
 	d.stats.Reserved++
-	if d.reserved.Len() >= reserve/2 { // the other half is the app's
+	if d.reserved.Len() >= reserve/2 { // the other half is reserved for the app itself
 		l.closeFirst(&d.reserved)
 	}
 	c.enter(&d.reserved)
@@ -70,7 +71,7 @@ func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
 	return true
 }
 
-// makeRoom is free for a connection that could not be accepted.
+// makeRoom closes a connection, as free does, for a connection that could not be accepted.
 func (l *Limit) makeRoom() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -78,7 +79,8 @@ func (l *Limit) makeRoom() {
 }
 
 // free closes the connection that has been idle for longest, an unauthenticated one first. If none has been idle since
-// before the given time, it closes the oldest unauthenticated connection of the address with the most; mu is held.
+// before the given time, it closes the oldest unauthenticated connection of the address with the most. The caller holds
+// mu.
 func (l *Limit) free(before time.Time) {
 	for i := range l.descriptors.idle {
 		first := l.descriptors.idle[i].Front()

@@ -2,5 +2,5 @@
 
 package connlimit
 
-// descriptorLimit is unknown on this system: nothing is reserved.
+// descriptorLimit returns 0: the limit of this system is unknown, so nothing is reserved.
 func descriptorLimit() int { return 0 }

@@ -14,9 +14,9 @@ import (
 	"time"
 )
 
-// In fails a test unless a page below docs contains a sentence in which each {} is one of the values in their order: a
-// text, a count, a size in bytes or a time.Duration. The page may write a value in digits or words, such as "10,000",
-// "five", "2 MiB" or "three minutes". Line breaks do not matter.
+// In fails a test unless a page below docs contains a sentence in which the placeholders {} are replaced by the values,
+// in order: a text, a count, a size in bytes or a time.Duration. The page may write a value in digits or words, such as
+// "10,000", "five", "2 MiB" or "three minutes". Line breaks do not matter.
 func In(t testing.TB, page, sentence string, values ...any) {
 	t.Helper()
 	raw, err := os.ReadFile(filepath.Join(root(t), "docs", page))
@@ -46,7 +46,7 @@ func root(t testing.TB) string {
 	return ""
 }
 
-// The form of a value in a page: a number and its unit.
+// These patterns match a value in a page: a number and its unit.
 const (
 	number = `\b(?:\d[\d,]*\d|\d|[Hh]alf an?|[A-Za-z]+)`
 	unit   = `(?: (?:ms|s|min|h|seconds?|minutes?|hours?|days?|weeks?|KB|KiB|MiB)\b)?`

@@ -9,8 +9,8 @@ import (
 
 // TakeByte locks one byte of an open file, possibly beyond its end, until the file is closed. The kernel stores the
 // lock with the inode, so it applies to every name of the file. It is an open-file-description lock: closing another
-// descriptor of the file does not release it, unlike a POSIX lock. ErrUnsupported: the file system does not support
-// such locks.
+// descriptor of the file does not release it, unlike a POSIX lock. The error is ErrUnsupported if the file system does
+// not support such locks.
 func TakeByte(f *os.File, at int64) error {
 	l := unix.Flock_t{Type: unix.F_WRLCK, Start: at, Len: 1}
 	err := unix.FcntlFlock(f.Fd(), unix.F_OFD_SETLK, &l)

@@ -20,8 +20,8 @@ func TakeFolder(path string) (*os.File, error) {
 	return taken(path, func() (*os.File, error) { return os.Open(path) })
 }
 
-// taken locks a file and checks that the path still refers to it. Between open and lock, the previous owner may have
-// removed the file; a lock on a removed file excludes no process.
+// taken locks an open file and checks that the path still refers to it. Between open and lock, the previous owner may
+// have removed the file; a lock on a removed file excludes no process.
 func taken(path string, open func() (*os.File, error)) (*os.File, error) {
 	for {
 		f, err := open()

@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// The time within which the body of a request must arrive: bodyTime plus one second per bodyRate bytes of its
-// Content-Length.
+// The body of a request must arrive within bodyTime plus one second for each bodyRate bytes of its Content-Length.
 const (
 	bodyTime = 30 * time.Second
 	bodyRate = 256 << 10

@@ -22,10 +22,10 @@ const (
 // maxQuoted is the length of the longest member name in quotes, with every character escaped.
 const maxQuoted = 6*protocol.MaxName + 2
 
-// Memory of values without a Go type, in bytes.
+// These are the sizes of values without a Go type, in bytes.
 const (
-	entryWeight = 64 // an entry of a map
-	anyWeight   = 32 // a value of any type
+	entryWeight = 64 // size of an entry of a map
+	anyWeight   = 32 // size of a value in an interface
 )
 
 // Inspect reads a text before it is decoded into v. It returns the members that v does not have, and refuses a text

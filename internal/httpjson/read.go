@@ -15,7 +15,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Limits of request bodies in bytes: of most routes, and of routes with several items per request.
+// These are the limits of request bodies in bytes: for most routes, and for routes with several items per request.
 const (
 	MaxBody      = 2 << 20
 	MaxBatchBody = 8 << 20
@@ -61,7 +61,7 @@ func ReadAll(body io.Reader, length int64) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Limits of the result of Skim.
+// These are limits of the result of Skim.
 const (
 	skimmedText = 1 << 10
 	skimmedAll  = 64 << 10
@@ -143,7 +143,7 @@ func Decode(raw []byte, v any) error {
 	return err
 }
 
-// DecodeReporting is Decode and also returns the members of raw that v does not have.
+// DecodeReporting is like Decode, and also returns the members of raw that v does not have.
 func DecodeReporting(raw []byte, v any) (Unknown, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return Unknown{}, nil

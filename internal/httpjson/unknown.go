@@ -18,7 +18,7 @@ const maxUnknown = 20
 // Unknown lists the members and query parameters of a request that the route does not know.
 type Unknown struct {
 	Count   int
-	Members []UnknownMember // the first maxUnknown
+	Members []UnknownMember // the first maxUnknown unknown members
 }
 
 // UnknownMember is a member of a body, or a parameter of a query, that the route does not know.
@@ -98,8 +98,8 @@ func (s *inspector) recordUnknown(at step, known map[string]reflect.Type) {
 	})
 }
 
-// UnknownParameters returns the parameters of a query that are neither members of the struct known nor in also. known
-// may be nil.
+// UnknownParameters returns the parameters of a query that are neither members of the struct known nor in the list
+// also. known may be nil.
 func UnknownParameters(query map[string][]string, known any, also ...string) (u Unknown) {
 	var members map[string]reflect.Type
 	if known != nil {
@@ -111,7 +111,7 @@ func UnknownParameters(query map[string][]string, known any, also ...string) (u 
 			unknown = append(unknown, name)
 		}
 	}
-	if len(unknown) == 0 { // usually
+	if len(unknown) == 0 { // the usual case
 		return u
 	}
 	slices.Sort(unknown)

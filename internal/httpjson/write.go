@@ -22,7 +22,7 @@ import (
 // reduce latency.
 const compressFrom = 14 << 10
 
-// Values of headers that all responses share; net/http does not change them.
+// These are values of headers that all responses share; net/http does not change them.
 var (
 	asJSON  = []string{"application/json"}
 	noStore = []string{"no-store"}
@@ -46,7 +46,7 @@ func Encode(v any) ([]byte, error) { return AppendValue(nil, v) }
 // AppendValue appends v as JSON in the form of responses.
 func AppendValue(out []byte, v any) ([]byte, error) { return rawjson.Append(out, v) }
 
-// AppendText is AppendValue for a text.
+// AppendText is like AppendValue, for a text.
 func AppendText(out []byte, text string) ([]byte, error) {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {

@@ -9,7 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The values of the setting link, each for a kind of connection to the app.
+// These are the values of the setting link: kinds of connections to the app.
 const (
 	WayAuto   = "auto"   // a socket; if no socket can be opened, HTTP
 	WaySocket = "socket" // Socket.IO over a websocket
@@ -19,7 +19,7 @@ const (
 // To returns the carrier to the apps at urls; an empty way is WayAuto.
 func To(way string, urls []string) Carrier { return Over(way, urls, nil) }
 
-// Over is To with a TLS configuration for URLs with https.
+// Over is like To, with a TLS configuration for https URLs.
 func Over(way string, urls []string, rules certs.Rules) Carrier {
 	switch way {
 	case WaySocket:
@@ -37,8 +37,8 @@ type Auto struct {
 	HTTP   *HTTP
 }
 
-// Dial tries the socket, then HTTP, and then the socket once more: an app that was only just starting is not one
-// without sockets.
+// Dial tries the socket, then HTTP, and then the socket once more, because the app may not have been ready for sockets
+// at the first try.
 func (c *Auto) Dial(ctx context.Context, hello protocol.ChannelAuth, notices protocol.WorkerNotices) (Conn, error) {
 	conn, err := c.socket(ctx, hello, notices)
 	var refused *Refused

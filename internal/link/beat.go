@@ -86,7 +86,7 @@ func (l *Link) quiet() bool {
 	return ok && q.Quiet()
 }
 
-// until returns the time until the earlier of the two, with a minimum.
+// until returns the time until the earlier of two times, with a minimum.
 func until(next, latest time.Time) time.Duration {
 	if next.IsZero() || next.After(latest) {
 		next = latest
@@ -118,7 +118,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	in.Draining = l.draining
 	l.mu.Unlock()
 	in.CachedRuns = l.nextCachedRuns()
-	in.Machine, _ = json.Marshal(l.machine()) // numbers and text always marshal
+	in.Machine, _ = json.Marshal(l.machine()) // cannot fail: numbers and text
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
 	out, err := callRegistered(call, l, "heartbeat", protocol.WorkerVerbs.WorkerHeartbeat, in)
 	cancel()
@@ -140,7 +140,7 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	now := time.Now()
 	leases, sessions, next := l.opt.Holdings.Due(now)
 	if len(leases)+len(sessions) > 0 {
-		return now // it became due while this heartbeat was in flight, which may have taken seconds
+		return now // the renewal became due while this heartbeat was in flight, which may have taken seconds
 	}
 	return next
 }
@@ -177,7 +177,8 @@ func (l *Link) refresh(ctx context.Context) error {
 		return ErrLeft
 	}
 	if err := l.register(ctx, lv, nil); err != nil {
-		lv.end(fmt.Errorf("register again with the changed fleet settings: %w", err)) // the next connection does
+		// The next connection registers again.
+		lv.end(fmt.Errorf("register again with the changed fleet settings: %w", err))
 		return err
 	}
 	return nil

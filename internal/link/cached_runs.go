@@ -31,7 +31,7 @@ func (l *Link) nextCachedRuns() []protocol.CachedRun {
 	return l.unreported.runs[:min(len(l.unreported.runs), protocol.MaxCachedRuns)]
 }
 
-// cachedRunsReported records that an app received n of them.
+// cachedRunsReported records that an app received n of the unreported runs.
 func (l *Link) cachedRunsReported(n int) {
 	l.unreported.runs = l.unreported.runs[min(n, len(l.unreported.runs)):]
 }

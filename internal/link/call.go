@@ -40,7 +40,8 @@ func connectionEnded(conn Conn, err error) bool {
 	case <-conn.Done():
 		return true
 	default:
-		return errors.Is(err, socketio.ErrPeerClosed) // a call may get this error first
+		// A call may receive this error before the connection is marked as ended.
+		return errors.Is(err, socketio.ErrPeerClosed)
 	}
 }
 
@@ -49,12 +50,12 @@ func (l *Link) classifyError(name string, err error) error {
 	switch {
 	case !errors.As(err, &refusal):
 		return fmt.Errorf("%s: %w", name, err)
-	case refusal.Reason.Away(): // it may have been executed, so it is not a refusal
+	case refusal.Reason.Away(): // the app was going away and may have executed the call, so the error is not a refusal
 		return fmt.Errorf("%s: %s", name, err.Error())
 	case refusal.Reason != protocol.ReasonStaleRegistration:
 		return refusal
 	case l.isDeregistering() && name != deregisterVerb:
-		// a heartbeat in flight while the worker deregistered, which is expected
+		// a heartbeat in flight while the worker deregistered: this error is expected
 		return fmt.Errorf("%s: %w", name, ErrLeft)
 	}
 	fatal := fmt.Errorf("worker %s: %w (%s)", l.opt.WorkerID, ErrSuperseded, refusal.Message)
@@ -191,12 +192,12 @@ func (l *Link) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protoco
 	return callRegistered(ctx, l, "logs", protocol.WorkerVerbs.RecordLogs, in)
 }
 
-// CreateSession claims a session by verb.
+// CreateSession acquires a session before any activity uses it.
 func (l *Link) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return callRegistered(ctx, l, "create session", protocol.WorkerVerbs.CreateSession, in)
 }
 
-// HeartbeatSession renews a held session, and counts as activity.
+// HeartbeatSession renews a held session and counts as activity in it.
 func (l *Link) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return callRegistered(ctx, l, "renew session", protocol.WorkerVerbs.HeartbeatSession, in)
 }
@@ -206,7 +207,7 @@ func (l *Link) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (pro
 	return callRegistered(ctx, l, "release session", protocol.WorkerVerbs.ReleaseSession, in)
 }
 
-// CloseSession ends a session for good.
+// CloseSession ends a session permanently.
 func (l *Link) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return callRegistered(ctx, l, "close session", protocol.WorkerVerbs.CloseSession, in)
 }

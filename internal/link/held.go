@@ -33,7 +33,7 @@ func (h *held) addTask(t protocol.Task) {
 	case t.Workflow != nil:
 		key = protocol.TaskKey(protocol.KindWorkflow, t.Workflow.TaskID, "", t.Workflow.Attempt)
 	default:
-		return // queries are not recorded
+		return // query tasks are not recorded
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -65,7 +65,7 @@ func (h *held) abandon(item protocol.CompleteItem, now time.Time) {
 	}
 }
 
-// expire removes attempts that were abandoned long ago; mu is held.
+// expire removes attempts that were abandoned long ago. The caller holds mu.
 func (h *held) expire(now time.Time) {
 	n := 0
 	for n < len(h.abandoned) && now.Sub(h.abandoned[n].at) > listAbandoned {

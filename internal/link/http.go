@@ -121,7 +121,7 @@ func (c *HTTP) conn(
 // a socket.
 type httpConn struct {
 	place
-	apps    int // number of URLs
+	apps    int // number of configured app URLs
 	client  *http.Client
 	header  http.Header
 	notices protocol.WorkerNotices
@@ -137,7 +137,8 @@ type httpConn struct {
 	closed bool
 	hello  struct {
 		worker, incarnation, release string
-		settings                     *protocol.WorkerSettings // fetched and not yet requested
+		// Settings that Dial fetched and that Settings has not returned yet.
+		settings *protocol.WorkerSettings
 	}
 	last      protocol.WorkerSettings
 	fetchedAt time.Time // time at which settings were fetched

@@ -69,8 +69,8 @@ type Options struct {
 	// Machine returns information about the machine; it must not block. nil: only the release is sent.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: no leases
-	// OnCancel, OnSession, OnDrain, OnSettings and OnPause are called with notices of the app. They must not block; any
-	// may be nil.
+	// OnCancel, OnSession, OnDrain, OnSettings and OnPause are called when a notice of the app arrives. They must not
+	// block; any of them may be nil.
 	OnCancel func(protocol.CancelNotice)
 	// OnEnded is called with runs that ended while this process cached them. Kept returns the cached runs, which the
 	// link sends to an app at its first connection. Both may be nil.
@@ -121,7 +121,7 @@ func (o Options) defaults() Options {
 type Link struct {
 	opt  Options
 	log  zerolog.Logger
-	kick chan struct{} // requests a heartbeat now
+	kick chan struct{} // a value requests a heartbeat now
 
 	refreshing sync.Mutex // held while the settings are fetched again
 
@@ -135,7 +135,7 @@ type Link struct {
 	deregistered    bool           // Deregister was sent and may have arrived: the link must not register again
 	verdict         string         // last result of the release check, so that each change is logged once
 	gated           string         // why the release check blocks dispatch; empty: it does not
-	unproven        bool           // dispatch is enabled although the releases could not be compared
+	unproven        bool           // the app dispatches although neither release could be determined
 	foreignReleases int            // connections in a row to apps of other releases
 	paused          chan struct{}  // closed when an operator resumes this worker; nil: it is not paused
 	held            held           // has a separate lock
@@ -153,7 +153,7 @@ type live struct {
 	registering sync.Mutex // held while the worker registers again
 }
 
-// ErrNotConnected is wrapped by calls that found no connection, and whose time ran out before there was one.
+// ErrNotConnected is wrapped by the error of a call that found no connection before its context ended.
 var ErrNotConnected = errors.New("not connected to the app")
 
 // ErrConnectionEnded is wrapped by the errors of calls whose connection ended while they ran. The link logs the end
@@ -164,7 +164,7 @@ var ErrConnectionEnded = errors.New("the connection ended")
 // process must stop.
 var ErrSuperseded = errors.New("this process is no longer registered")
 
-// ErrLeft is the answer to calls after Deregister.
+// ErrLeft is the error of calls after Deregister.
 var ErrLeft = errors.New("the worker has deregistered")
 
 // New returns a link; Run connects it.
@@ -203,7 +203,7 @@ func (l *Link) Run(ctx context.Context) error {
 			continue
 		}
 		if time.Since(began) > l.opt.BackoffMax {
-			back.Reset() // the connection worked
+			back.Reset() // the connection was usable
 		}
 		wait := back.Next()
 		if text := err.Error(); text != last {
@@ -375,7 +375,7 @@ func (l *Link) machine() protocol.MachineInformation {
 	return m
 }
 
-// register registers this process; a registration with a known incarnation refreshes the first. On a new connection
+// register registers this process. Registering the same incarnation again updates the registration. On a new connection
 // held has the keys of the tasks that this process received, so that the app can requeue tasks lost with the old
 // connection. On an existing connection held is nil, because tasks may be in flight.
 func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
@@ -465,7 +465,7 @@ func (l *Link) wait(ctx context.Context) (*live, error) {
 			return nil, fmt.Errorf("%w: %w", ErrNotConnected, context.Cause(ctx))
 		}
 		if lv != nil {
-			continue // it was about to be closed
+			continue // the connection was about to be closed
 		}
 	}
 }

@@ -28,7 +28,7 @@ func (n notices) EndSession(_ context.Context, s protocol.SessionNotice) error {
 	return nil
 }
 
-// YieldSession releases a session for another one.
+// YieldSession releases a session, so that the worker can hold another one.
 func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) error {
 	if n.l.opt.OnYield != nil && s.Epoch > 0 {
 		n.l.opt.OnYield(ctx, s)

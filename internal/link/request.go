@@ -72,7 +72,7 @@ func (c *httpConn) exchange(
 ) (status int, answer []byte, err error) {
 	r, err := http.NewRequestWithContext(ctx, verb, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return 0, nil, errors.New(mask.URL(err.Error())) // it contains the URL
+		return 0, nil, errors.New(mask.URL(err.Error())) // the error contains the URL
 	}
 	for k, v := range c.header {
 		r.Header[k] = v
@@ -98,7 +98,7 @@ func (c *httpConn) exchange(
 // refused reads a response other than 2xx. A response without a reason is not from the app.
 func (c *httpConn) refused(path string, status int, answer []byte) error {
 	var refusal map[string]any
-	_ = json.Unmarshal(answer, &refusal) // there is no reason in this case either
+	_ = json.Unmarshal(answer, &refusal) // if it cannot be decoded, there is no reason either
 	reason, _ := refusal["reason"].(string)
 	message, _ := refusal["message"].(string)
 	switch {

@@ -76,7 +76,7 @@ func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.
 // maxHold is the longest that the routes hold a poll, in seconds.
 const maxHold = 60
 
-// inItsName returns a poll for the worker of this connection.
+// inItsName returns a poll with the ID and namespace of this connection's worker.
 func (c *httpConn) inItsName(in protocol.PollRequest) protocol.PollRequest {
 	in.WorkerID, in.Incarnation = c.identity()
 	if in.Timeout != nil {
@@ -120,7 +120,7 @@ func (c *httpConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) 
 	)
 }
 
-// RecordLogs hands over lines of running attempts.
+// RecordLogs sends log lines of running attempts.
 func (c *httpConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	return request[protocol.LogsResponse](ctx, c, http.MethodPost, "/tasks/logs", in)
 }
@@ -144,13 +144,13 @@ func (c *httpConn) WorkerHeartbeat(
 	return a, nil
 }
 
-// CreateSession claims a session.
+// CreateSession acquires a session.
 func (c *httpConn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	in.WorkerID, in.Incarnation = c.identity()
 	return request[protocol.SessionResponse](ctx, c, http.MethodPost, "/sessions", in)
 }
 
-// HeartbeatSession renews one.
+// HeartbeatSession renews the lease of a session.
 func (c *httpConn) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return c.session(ctx, http.MethodPost, "/heartbeat", in)
 }
@@ -160,7 +160,7 @@ func (c *httpConn) ReleaseSession(ctx context.Context, in protocol.SessionVerb) 
 	return c.session(ctx, http.MethodPost, "/release", in)
 }
 
-// CloseSession ends one for good.
+// CloseSession ends a session permanently.
 func (c *httpConn) CloseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	return c.session(ctx, http.MethodDelete, "", in)
 }

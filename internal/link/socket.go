@@ -175,7 +175,7 @@ func callApp[Out any](ctx context.Context, c *socketConn, method string, in any)
 	return out, &protocol.Error{Reason: protocol.Reason(e.Code), Message: e.Message, Details: e.Details}
 }
 
-// Register calls the app's method.
+// Register calls the app's method of this name, as do the following methods.
 func (c *socketConn) Register(ctx context.Context, in protocol.RegisterRequest) (protocol.RegisterResponse, error) {
 	return callApp[protocol.RegisterResponse](ctx, c, protocol.MethodRegister, in)
 }
@@ -214,7 +214,7 @@ func (c *socketConn) CloseSession(ctx context.Context, in protocol.SessionVerb) 
 	return callApp[protocol.SessionResponse](ctx, c, protocol.MethodCloseSession, in)
 }
 
-// Poll asks for jobs.
+// Poll requests jobs.
 func (c *socketConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	a, err := callApp[protocol.ChannelPollResponse](ctx, c, protocol.MethodPoll, channelPoll(in))
 	return tasksOf(a), err
@@ -243,7 +243,7 @@ func tasksOf(a protocol.ChannelPollResponse) protocol.PollResponse {
 	return out
 }
 
-// Complete ends jobs.
+// Complete sends the outcomes of jobs.
 func (c *socketConn) Complete(
 	ctx context.Context, in protocol.CompleteRequest,
 ) (protocol.CompleteBatchResponse, error) {
@@ -340,7 +340,7 @@ func (c *socketConn) HistoryPage(ctx context.Context, in protocol.HistoryRequest
 	})
 }
 
-// RecordLogs uploads lines of jobs.
+// RecordLogs uploads the log lines of jobs.
 func (c *socketConn) RecordLogs(ctx context.Context, in protocol.LogsRequest) (protocol.LogsResponse, error) {
 	req := protocol.JobLogs{Items: make([]protocol.JobLines, len(in.Items))}
 	for i, a := range in.Items {

@@ -13,9 +13,9 @@ func All(v string) string {
 	return stars
 }
 
-// password finds a password in an address and in its query, also where the whole does not parse as a URL. It takes
-// everything up to the last @, so that a password with an @ in it is hidden whole.
+// password finds a password in an address and in its query, also if the text is not a valid URL. It matches up to the
+// last @, so that a password that contains an @ is hidden completely.
 var password = regexp.MustCompile(`(://[^:/@\s]*:).*(@)|(password=)[^&\s]+`)
 
-// URL hides the password inside an address, or inside a text that quotes one.
+// URL hides the password in a URL, or in a text that contains a URL.
 func URL(v string) string { return password.ReplaceAllString(v, "$1$3"+stars+"$2") }

@@ -22,7 +22,7 @@ func LimitMemory(soft, hard int64) {
 	l.afterCollection()
 }
 
-// limits has the state of [LimitMemory]; its methods do not run concurrently.
+// limits is the state of [LimitMemory]; its methods do not run concurrently.
 type limits struct{ soft, hard, now int64 }
 
 func (l *limits) adjust() {
@@ -36,7 +36,7 @@ func (l *limits) adjust() {
 
 // afterCollection adjusts the limit when the collector frees an unused object, and allocates the next such object.
 func (l *limits) afterCollection() {
-	mark := new([64]byte) // large enough to have a block to itself
+	mark := new([64]byte) // large enough that the allocator does not put it into a block with other objects
 	runtime.AddCleanup(mark, func(l *limits) {
 		l.adjust()
 		l.afterCollection()

@@ -18,7 +18,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// Exit codes for a failure and for wrong usage.
+// These are the exit codes for a failure and for wrong usage.
 const (
 	ExitFailed = 1
 	ExitUsage  = 2

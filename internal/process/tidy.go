@@ -18,7 +18,7 @@ const (
 	lot       = 16 << 20
 )
 
-// made has the total of allocated bytes at the last check and at the last time memory was returned.
+// made contains the total of allocated bytes at the last check, and at the last return of memory.
 type made struct{ looked, tidied uint64 }
 
 // due reports whether to return memory to the operating system now.

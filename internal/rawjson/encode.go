@@ -19,10 +19,10 @@ var encoders = sync.Pool{New: func() any {
 	return e
 }}
 
-// mostKept is the largest text after which an encoder is used again.
+// mostKept is the maximum size of the buffer of an encoder that is used again.
 const mostKept = 1 << 20
 
-// Write receives a whole text with a newline at its end.
+// Write receives the whole JSON text, with a newline at its end.
 func (e *encoder) Write(text []byte) (int, error) {
 	e.out = append(e.out, text[:len(text)-1]...)
 	return len(text), nil

@@ -60,7 +60,7 @@ func read(fields []Field, name, member []byte) bool {
 			return decode(member, f.Into) == nil
 		}
 	}
-	return false // unknown, or spelled otherwise
+	return false // the member is unknown, or its name is spelled differently
 }
 
 func decode(text []byte, into any) error {
@@ -104,7 +104,7 @@ func isJSONNumber(text []byte) bool {
 	return len(text) == 1 || text[0] >= '1' && text[0] <= '9'
 }
 
-// Elements splits an array into its elements, which alias it; false if the text is not an array.
+// Elements splits an array into its elements, which alias the text; it returns false if the text is not an array.
 func Elements(array []byte) ([]json.RawMessage, bool) {
 	rest, ok := inside(array, '[', ']')
 	items := []json.RawMessage{}
@@ -154,7 +154,8 @@ func value(text []byte, separator byte) (value, rest []byte, ok bool) {
 	return value, nil, depth == 0 && len(value) > 0
 }
 
-// stringLength returns the length of the string text begins with, quotes included, or 0 when it does not end.
+// stringLength returns the length of the string with which text begins, including its quotes, or 0 if the string does
+// not end.
 func stringLength(text []byte) int {
 	for i := 1; i < len(text); {
 		n := bytes.IndexByte(text[i:], '"')

@@ -10,7 +10,7 @@ import (
 // Variable is the environment variable that overrides every other source.
 const Variable = "SOJOURN_RELEASE"
 
-// Stamp is set by the linker:
+// Stamp is the release that the linker sets:
 //
 //	go build -ldflags "-X github.com/sojourn-run/sojourn/internal/release.Stamp=1.2.3"
 var Stamp string

@@ -6,7 +6,7 @@ import "fmt"
 // Unreadable is the release of a program whose release could not be found.
 const Unreadable = "0.0.0"
 
-// The reasons of a verdict that stops dispatch; programs and metrics compare them.
+// These are the reasons of a verdict that stops dispatch; programs and metrics compare them.
 const (
 	ReasonMismatch   = "version_mismatch"   // the two releases differ in any part
 	ReasonUnreadable = "version_unreadable" // neither release could be read, and the gate is strict

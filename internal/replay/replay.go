@@ -33,7 +33,7 @@ type Names interface {
 
 // Options of a machine. The zero value works.
 type Options struct {
-	Names Names // without it activities and child workflows are called by name only
+	Names Names // nil: the code can call activities and child workflows only by name
 	// receives the log lines of the code, with run_id and workflow_type added; nil: nothing is logged
 	Logger *slog.Logger
 	// Patience is how long workflow code may run until it blocks in package workflow; 5 s by default. After that the
@@ -82,8 +82,8 @@ type Machine interface {
 	// records. It is 0 after a task that shows the result of the last completion. The end of a session that the history
 	// should contain by then does not count, although Apply still returns it.
 	Unconfirmed() int
-	// Lone reports whether, according to history, only this activity can cause further commands: no issued command is
-	// unconfirmed, no other activity or child is open and no update handler runs.
+	// Lone reports whether, according to history, only the activity seq can cause further commands: no issued command
+	// is unconfirmed, no other activity or child is open and no update handler runs.
 	Lone(seq int64) bool
 	// Finished reports whether the workflow has returned or its run is closed.
 	Finished() bool
@@ -116,7 +116,7 @@ type LocalSteps interface {
 // the run inherited.
 type FetchSignals func(after int64, most int) ([]history.Event, error)
 
-// Implementation is what package workflow provides.
+// Implementation contains the functions that package workflow implements.
 type Implementation struct {
 	New         func(Definition, Options) Machine
 	TaskFailure func(error) *protocol.Failure

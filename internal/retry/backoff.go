@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Backoff spaces the tries of one loop: the n-th delay lies between Min and a ceiling that doubles from Min up to Max,
-// evenly spread (full jitter), so that many clients that lost the same server do not return together. The zero value
-// of Min and Max is 100 ms and 30 s. A Backoff belongs to one goroutine.
+// Backoff is exponential backoff with full jitter for the tries of one loop: the n-th delay is random between Min and a
+// ceiling that doubles from Min up to Max. Many clients that lost the same server therefore do not reconnect at the
+// same time. The zero value of Min and Max is 100 ms and 30 s. A Backoff belongs to one goroutine.
 type Backoff struct {
 	Min, Max time.Duration
-	// Random returns an even value in [0, n), n > 0; nil is rand.Int64N of math/rand/v2.
+	// Random returns a uniformly distributed value in [0, n), n > 0; nil: rand.Int64N of math/rand/v2.
 	Random func(n int64) int64
 
 	tries int
@@ -28,7 +28,7 @@ func (b *Backoff) Next() time.Duration {
 	}
 	most = max(most, least)
 	ceiling := most
-	// The first ceiling is twice Min, so that the first delay is spread too.
+	// The first ceiling is twice Min, so that the first delay is random, too.
 	if shift := b.tries + 1; shift < bits.LeadingZeros64(uint64(least))-1 {
 		ceiling = min(least<<shift, most)
 	}
@@ -46,5 +46,5 @@ func (b *Backoff) Next() time.Duration {
 // Tries returns the number of delays since the start or the last Reset.
 func (b *Backoff) Tries() int { return b.tries }
 
-// Reset starts again at Min. Call it after lasting success: a connection that worked, not one that was only opened.
+// Reset starts again at Min. Call it after a real success: when a connection was used, not when it was only opened.
 func (b *Backoff) Reset() { b.tries = 0 }

@@ -20,11 +20,12 @@ const (
 // Policy is the retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after
 // its first use: replayers compare the recorded policy with their own.
 type Policy struct {
-	// MaxAttempts counts the first attempt too; nil means unlimited.
+	// MaxAttempts is the maximum number of attempts, including the first; nil: unlimited.
 	MaxAttempts *int `json:"max_attempts" minimum:"1"`
-	// BackoffSeconds are the delays before the second, third, … attempt; the last one repeats, none means no delay.
+	// BackoffSeconds are the delays before the second, third, … attempt; the last one repeats; an empty list means no
+	// delay.
 	BackoffSeconds []int `json:"backoff_seconds" maxItems:"1000"`
-	// NonRetryableErrorTypes are error types that end it at once, compared as exact strings.
+	// NonRetryableErrorTypes are error types after which no attempt follows, compared as exact strings.
 	NonRetryableErrorTypes []string `json:"non_retryable_error_types" maxItems:"1000"`
 }
 
@@ -45,7 +46,7 @@ func (p *Policy) Next(attemptsUsed int, errType string, nonRetryable bool) (dela
 	return time.Duration(p.BackoffSeconds[i]) * time.Second, true
 }
 
-// FieldError names the member of a policy that is wrong, in the spelling of the wire: "backoff_seconds[1]".
+// FieldError names the member of a policy that is wrong, as it is named in JSON: "backoff_seconds[1]".
 type FieldError struct {
 	Field  string
 	Reason string
@@ -53,8 +54,8 @@ type FieldError struct {
 
 func (e *FieldError) Error() string { return e.Field + " " + e.Reason }
 
-// Validate checks a policy from outside; a nil policy is valid. The error is a *FieldError whose field begins with
-// path, the place of the policy in its document ("retry_policy", or "" for none).
+// Validate checks a policy of a request; a nil policy is valid. The error is a *FieldError whose field begins with
+// path, the path of the policy in its document ("retry_policy"; empty for the document itself).
 func (p *Policy) Validate(path string) error {
 	if p == nil {
 		return nil

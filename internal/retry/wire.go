@@ -5,12 +5,13 @@ import (
 	"math"
 )
 
-// Unlimited means no limit in members where null means one attempt, such as max_attempts of a command.
+// Unlimited means "no limit" in members in which null means one attempt, such as max_attempts of a command.
 const Unlimited = math.MaxInt32
 
-// MarshalJSON writes all three members, absent lists as empty ones: readers compare recorded policies member by member.
+// MarshalJSON writes all three members, and an empty list for a missing one: replays compare recorded policies member
+// by member.
 func (p Policy) MarshalJSON() ([]byte, error) {
-	type members Policy // without this method
+	type members Policy // has no MarshalJSON, which would call itself
 	p.BackoffSeconds = notNil(p.BackoffSeconds)
 	p.NonRetryableErrorTypes = notNil(p.NonRetryableErrorTypes)
 	return json.Marshal(members(p))
@@ -23,10 +24,12 @@ func notNil[T any](list []T) []T {
 	return list
 }
 
-// ForCommand is p as an author sends it in a command: no limit becomes Unlimited. Nil stays nil, one attempt.
+// ForCommand returns the policy in the form in which a worker sends it in a command: no limit becomes Unlimited. nil
+// stays nil, which means one attempt.
 func (p *Policy) ForCommand() *Policy { return p.limited(Unlimited) }
 
-// Recorded is the policy a command's p comes to in history: no max_attempts means 1. Nil stays nil, one attempt too.
+// Recorded returns the policy that history records for a command with the policy p: a missing max_attempts becomes 1.
+// nil stays nil, which also means one attempt.
 func (p *Policy) Recorded() *Policy { return p.limited(1) }
 
 func (p *Policy) limited(absent int) *Policy {

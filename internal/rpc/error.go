@@ -7,11 +7,11 @@ import (
 	"net/http"
 )
 
-// Codes that this package generates. All other codes come from handlers.
+// These are the codes that this package generates. All other codes come from handlers.
 const (
-	CodeUnknownMethod     = "unknown_method"    // there is no handler of this name
-	CodeMalformedPayload  = "malformed_payload" // the payload has another type than the method's
-	CodeMalformedResponse = "malformed_answer"  // the response has another type than the caller's
+	CodeUnknownMethod     = "unknown_method"    // no handler has this name
+	CodeMalformedPayload  = "malformed_payload" // the payload does not have the type that the method expects
+	CodeMalformedResponse = "malformed_answer"  // the response does not have the type that the caller expects
 	CodeInternal          = "internal"          // the handler panicked or returned an error without a code
 	CodeDeadlineExceeded  = "deadline_exceeded" // the deadline of the call passed
 	CodeCancelled         = "cancelled"         // the caller cancelled the call or its connection ended
@@ -27,7 +27,7 @@ type Error struct {
 	Status  int            // equivalent HTTP status; 0 if the sender set none
 	Details map[string]any // further members besides the code; never "code" or "status"
 
-	cause error // stays on this side of the wire
+	cause error // not sent to the peer
 }
 
 // Errorf returns an Error with a formatted message. An error for %w is part of the message, and is the cause in this
@@ -54,8 +54,8 @@ func (e *Error) Is(target error) bool {
 	return ok && t.Code == e.Code && t.Message == "" && t.Status == 0 && t.Details == nil
 }
 
-// outcome is AsError for the error of a handler. If the error is only the cause with which the caller's context was
-// cancelled, the code is [CodeCancelled] whatever that cause is.
+// outcome is like AsError, for the error of a handler. If the error is only the cause with which the caller's context
+// was cancelled, the code is [CodeCancelled] whatever that cause is.
 func outcome(ctx context.Context, err error) *Error {
 	var known *Error
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &known) && errors.Is(err, context.Cause(ctx)) {

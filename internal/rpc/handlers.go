@@ -28,7 +28,7 @@ type countUnknown func(method string, members int)
 // Handle registers fn as method. The payload is decoded into In; a missing or null payload is the zero In. Out is
 // encoded as the response: use a pointer for a response that may be null, and [None] for an empty one. A judge checks a
 // payload and the pointer to the decoded In, or unread, the error of decoding; if it returns an error, the call is
-// refused with it. Handle panics if the method exists, as this is a bug.
+// refused with this error. Handle panics if the method already exists.
 func Handle[In, Out any](
 	h Handlers, method string, fn func(ctx context.Context, in In) (Out, error),
 	judges ...func(payload []byte, in any, unread error) error,
@@ -115,7 +115,7 @@ func (h Handlers) find(method string) (Handler, error) {
 	return handler, nil
 }
 
-// guard runs fn and turns a panic into an error with the stack for the log.
+// guard runs fn and converts a panic to an error, with the stack for the log.
 func guard[In, Out any](
 	ctx context.Context, method string, in In, fn func(context.Context, In) (Out, error),
 ) (out any, err error) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// DefaultTimeout bounds a call whose context has no deadline, and every handler.
+// DefaultTimeout is the timeout of a call whose context has no deadline, and of every handler.
 const DefaultTimeout = 60 * time.Second
 
 // None is the response of a method without a result, encoded as null.

@@ -11,13 +11,13 @@ import (
 	"github.com/sojourn-run/sojourn/internal/rawjson"
 )
 
-// Events of the worker channel.
+// These are the events of the worker channel.
 const (
 	EventCall   = "rpc"        // one argument {method, payload, deadlineMs?}, with ack
 	EventNotify = "rpc-notify" // one argument {method, payload}, no ack
 )
 
-// Socket is the connection this carrier needs; a *socketio.Socket is one.
+// Socket is the connection that calls use; *socketio.Socket implements it.
 type Socket interface {
 	Principal() any
 	On(event string, handler func(ctx context.Context, args []json.RawMessage) (ack []any, err error))
@@ -29,20 +29,19 @@ type Socket interface {
 type envelope struct {
 	Method     string `json:"method"`
 	Payload    any    `json:"payload,omitempty"`
-	DeadlineMS int64  `json:"deadlineMs,omitempty"` // how long the caller will wait
+	DeadlineMS int64  `json:"deadlineMs,omitempty"` // time for which the caller waits
 }
 
-// failure is the ack of a refused call.
+// failure is the acknowledgement of a refused call.
 type failure struct {
 	Message *string        `json:"__rpcError"`
 	Error   map[string]any `json:"__rpcApError"`
 }
 
-// Serving has the options of Serve.
+// Serving contains the options of Serve.
 type Serving struct {
-	Timeout time.Duration // maximum time of a handler; a caller's deadlineMs may shorten it; 0 is DefaultTimeout
-	// Failed, if set, is called for every refused call, for logs and metrics. The chain of an internal error has its
-	// cause.
+	Timeout time.Duration // maximum time of a handler; a caller's deadlineMs may shorten it; 0: DefaultTimeout
+	// Failed, if set, is called for every refused call, for logs and metrics. An internal error wraps its cause.
 	Failed func(ctx context.Context, method string, err *Error)
 	// Unknown, if set, is called for a call with members that its method does not have, with their number.
 	Unknown func(method string, members int)
@@ -61,7 +60,7 @@ func Serve(s Socket, handlers Handlers, how Serving) {
 		return []any{delivered{answer, delivery}}, nil
 	})
 	s.On(EventNotify, func(ctx context.Context, args []json.RawMessage) ([]any, error) {
-		// A notice has no response; the refusal was reported to how.Failed.
+		// A notice has no response; a refusal was passed to how.Failed.
 		_, _ = how.serve(WithPrincipal(ctx, s.Principal()), handlers, args)
 		return nil, nil
 	})
@@ -96,7 +95,7 @@ func (how Serving) serve(ctx context.Context, handlers Handlers, args []json.Raw
 		answer = w.Wire()
 	}
 	if err == nil && ctx.Err() != nil {
-		// The caller no longer waits: a response now would be lost, and the handler would not know.
+		// The caller no longer waits: a response would be lost without notice to the handler.
 		return nil, AsError(ctx.Err())
 	}
 	return answer, err
@@ -116,10 +115,10 @@ func Failure(err error) any {
 	return failure{Message: &e.Message, Error: members}
 }
 
-// wire is a response with a simpler value of the same JSON, which is encoded instead.
+// wire is implemented by a response that has a simpler value with the same JSON; that value is encoded instead.
 type wire interface{ Wire() any }
 
-// delivered is an ack value that is notified whether it was queued.
+// delivered is an acknowledgement that is notified whether it was queued.
 type delivered struct {
 	answer   any
 	delivery *Delivery
@@ -131,13 +130,13 @@ func (d delivered) Value() any { return d.answer }
 // MarshalJSON encodes the response.
 func (d delivered) MarshalJSON() ([]byte, error) { return json.Marshal(d.answer) }
 
-// The socket calls Sent once, when the acknowledgement was queued or could not be queued.
+// Sent is called by the socket once, when the acknowledgement was queued or could not be queued.
 func (d delivered) Sent(ok bool) { d.delivery.Settle(ok) }
 
-// SocketCaller calls the methods the other end of a socket serves.
+// SocketCaller calls the methods that the other end of a socket serves.
 type SocketCaller struct {
 	Socket  Socket
-	Timeout time.Duration // limits a call without a deadline; 0 is DefaultTimeout
+	Timeout time.Duration // limits a call without a deadline; 0: DefaultTimeout
 }
 
 // Call sends in to method by one event "rpc", waits for the ack and decodes the response into out, a pointer. A nil out

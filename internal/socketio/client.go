@@ -108,7 +108,7 @@ func Dial(ctx context.Context, base, namespace string, auth any, options DialOpt
 		return nil, fmt.Errorf("join %s at %s: %w", namespace, mask.URL(base), err)
 	}
 	c.group.run(c.read)
-	// After the reader has started, so that the hook can wait for acks.
+	// Call the hook after the reader has started, so that the hook can wait for acknowledgements.
 	socket.acceptEvents(options.OnSocket)
 	return &Client{Socket: socket, conn: c}, nil
 }
@@ -309,7 +309,7 @@ func (c *clientConn) closeWith(cause error) {
 	c.cancel(cause)
 }
 
-// The methods that a Socket calls on its connection.
+// These are the methods of its connection that a Socket calls.
 
 func (c *clientConn) enqueue(frames []frame, until time.Time) error {
 	return c.out.enqueue(frames, until)

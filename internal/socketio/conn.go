@@ -217,7 +217,7 @@ func (c *conn) ended(cause error) {
 	}
 }
 
-// The methods that a Socket calls on its connection.
+// These are the methods of its connection that a Socket calls.
 
 func (c *conn) enqueue(frames []frame, until time.Time) error {
 	return c.session.out.enqueue(frames, until)

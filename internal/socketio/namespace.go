@@ -155,7 +155,7 @@ func (n *Namespace) join(s *Socket, rooms []string) {
 	}
 }
 
-// leave removes s from room; mu is held.
+// leave removes s from room; the caller holds mu.
 func (n *Namespace) leave(s *Socket, room string) {
 	delete(s.rooms, room)
 	delete(n.rooms[room], s)

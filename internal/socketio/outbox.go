@@ -50,7 +50,7 @@ func (o *outbox) charge(g *budget.Grant) {
 	g.Force(int64(o.bytes))
 }
 
-// enqueue queues one packet with its attachments, all or none. If the queue is full, enqueue waits for space until the
+// enqueue queues one packet together with its attachments. If the queue is full, enqueue waits for space until the
 // given time, and then disconnects the peer.
 func (o *outbox) enqueue(frames []frame, until time.Time) error {
 	start, err := o.offer(frames, until)
@@ -60,7 +60,8 @@ func (o *outbox) enqueue(frames []frame, until time.Time) error {
 	return err
 }
 
-// offer is enqueue for a goroutine that can write the packet itself: if it returns start, the caller must call write.
+// offer is like enqueue, for a goroutine that can write the packet itself: if it returns start, the caller must call
+// write.
 func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) {
 	n := size(frames)
 	for {
@@ -104,7 +105,7 @@ func (o *outbox) offer(frames []frame, until time.Time) (start bool, err error) 
 // enqueueDeadline returns the deadline of an enqueue outside a broadcast.
 func enqueueDeadline() time.Time { return time.Now().Add(fullWait) }
 
-// release wakes the goroutines that wait for space in the queue; mu is held.
+// release wakes the goroutines that wait for space in the queue; the caller holds mu.
 func (o *outbox) release() {
 	if o.hasSpace != nil {
 		close(o.hasSpace)
@@ -120,7 +121,7 @@ func (o *outbox) wakePoll() {
 	}
 }
 
-// shift removes the oldest packet; mu is held and the queue is not empty.
+// shift removes the oldest packet. The caller holds mu, and the queue is not empty.
 func (o *outbox) shift() []frame {
 	frames := o.queue[o.head]
 	o.queue[o.head] = nil

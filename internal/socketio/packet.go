@@ -121,7 +121,7 @@ func (p *packet) check() error {
 	return nil
 }
 
-// leadingNumber parses the leading decimal number of text. ok is false for more than digits digits.
+// leadingNumber parses the leading decimal number of text. ok is false if there are more digits than the maximum.
 func leadingNumber(text []byte, digits int) (n uint64, rest []byte, ok bool) {
 	i := 0
 	for ; i < len(text) && text[i] >= '0' && text[i] <= '9'; i++ {

@@ -27,7 +27,7 @@ func (s *session) poll(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.pinged && !s.packetSeen && time.Since(s.pingedAt) >= s.server.options.PingTimeout*49/50:
 		s.mu.Unlock()
-		s.closeWith(ErrPingTimeout) // this timer may fire late, and the client's early
+		s.closeWith(ErrPingTimeout) // this process's timer may be late, so check the ping timeout here, too
 		refuse(w, http.StatusBadRequest, errorUnknownSession)
 		return
 	case s.onWebsocket:

@@ -10,7 +10,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// Error codes of Engine.IO.
+// These are the error codes of Engine.IO.
 const (
 	errorUnknownTransport = iota
 	errorUnknownSession
@@ -25,7 +25,7 @@ var errorTexts = [...]string{
 	"Unsupported protocol version",
 }
 
-// refuse responds with one of the codes above.
+// refuse responds with one of the error codes of Engine.IO.
 func refuse(w http.ResponseWriter, status, code int) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

@@ -111,7 +111,7 @@ func (s *session) setJoined(joined bool) {
 	}
 }
 
-// releasePlaces frees the places of connections in no namespace; mu is held.
+// releasePlaces frees the places of connections in no namespace. The caller holds mu.
 func (s *session) releasePlaces() {
 	for _, p := range s.places {
 		p.Leave()
@@ -183,7 +183,7 @@ func (s *session) heartbeat() {
 	}
 	s.beat.Reset(time.Until(s.pingedAt.Add(timeout)))
 	s.mu.Unlock()
-	// It can only fail if the session has ended.
+	// enqueue can only fail if the session has ended.
 	_ = s.out.enqueue([]frame{{data: []byte{enginePing}}}, enqueueDeadline())
 }
 

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/connlimit"
 )
 
-// Defaults of [Options] and [DialOptions].
+// These are the defaults of [Options] and [DialOptions].
 const (
 	DefaultPingInterval   = 25 * time.Second
 	DefaultPingTimeout    = 20 * time.Second
@@ -36,7 +36,7 @@ const (
 	maxHandshakeHeaders       = 16 << 10 // bytes; a session stores them
 )
 
-// The reasons for the end of a socket: the cause of [Socket.Context].
+// These are reasons for the end of a socket; the reason is the cause of [Socket.Context].
 var (
 	ErrClosed           = errors.New("socketio: closed locally")
 	ErrServerClosed     = errors.New("socketio: the server is shutting down")
@@ -68,8 +68,8 @@ type Tracked interface {
 // encoding/json decodes into a []byte; [Attached] distinguishes an attachment from text.
 type Binary []byte
 
-// ConnectError is a refused CONNECT. [Namespace.OnConnect] returns it as the reason; [Dial] returns the received one.
-// On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
+// ConnectError is the error of a rejected CONNECT packet. [Namespace.OnConnect] returns it as the reason; [Dial]
+// returns the received one. On the wire it is {"message": Message, "data": {"reason": Reason, …Data}}.
 type ConnectError struct {
 	Message string         // text for display
 	Reason  string         // machine-readable reason
@@ -84,7 +84,7 @@ func (e *ConnectError) Error() string {
 	return fmt.Sprintf("socketio: connect refused: %s: %s", e.Reason, e.Message)
 }
 
-// eventError is a refusal that this package, not a handler, sends as an ack.
+// eventError is an error that this package, not a handler, sends as an acknowledgement.
 type eventError struct {
 	code, message string
 	status        int

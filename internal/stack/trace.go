@@ -23,7 +23,7 @@ func fromPanic(s string) string {
 		}
 		return strings.Join(append(lines[:1:1], lines[at:]...), "\n")
 	}
-	return s // ended otherwise, as by runtime.Goexit
+	return s // the goroutine ended in another way, such as runtime.Goexit
 }
 
 // pythonHead begins a trace of Python, which goes from the outermost frame to the innermost.

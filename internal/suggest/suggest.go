@@ -7,7 +7,7 @@ const maxLength = 64
 // Name returns the nearest known name at a distance of at most two added, dropped or changed bytes; empty if there is
 // none. Of several names at the same distance it returns the first.
 func Name(name string, known []string) string {
-	best, at := "", 3 // a name at distance 3 is another name
+	best, at := "", 3 // a name at distance 3 is too different
 	if len(name) > maxLength {
 		return ""
 	}

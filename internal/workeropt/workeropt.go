@@ -19,11 +19,11 @@ type Options struct {
 	// OnTaskFailed is called for each workflow task that fails in workflow code, with the stack if available, before
 	// the failure is reported to the app. It must not block. nil: no call.
 	OnTaskFailed func(t *protocol.WorkflowTask, f *protocol.Failure)
-	// OnBranchRun is that of replay.Options.
+	// OnBranchRun is the option of this name in replay.Options.
 	OnBranchRun func(run replay.Run, stack func() string) (done func())
 }
 
-// Implementation is what package worker provides. Its arguments have types of package worker.
+// Implementation contains the functions that package worker implements. Their arguments have types of package worker.
 type Implementation struct {
 	// Change returns a copy of a worker.Options with changed additional options.
 	Change func(options any, change func(*Options)) any
@@ -36,7 +36,7 @@ var worker Implementation
 // Register sets the implementation. Package worker calls it when it is initialised.
 func Register(i Implementation) { worker = i }
 
-// With returns a copy of a worker.Options with additional options.
+// With returns a copy of a worker.Options to which change has applied additional options.
 func With[T any](options T, o Options) T {
 	return worker.Change(options, func(to *Options) { *to = o }).(T)
 }
@@ -46,7 +46,7 @@ func Over[T any](c link.Carrier, options T) T {
 	return worker.Change(options, func(to *Options) { to.Carrier = c }).(T)
 }
 
-// Wrap returns a copy of a worker.Options whose carrier is what wrap returns for the previous one.
+// Wrap returns a copy of a worker.Options whose carrier is the result of wrap for the previous carrier.
 func Wrap[T any](options T, wrap func(link.Carrier) link.Carrier) T {
 	return worker.Change(options, func(to *Options) { to.Carrier = wrap(to.Carrier) }).(T)
 }

@@ -20,8 +20,8 @@ var ErrOverloaded = errors.New("too many requests of this namespace are in progr
 
 const (
 	maxWait    = 5 * time.Second // maximum wait of a request
-	maxWaiting = 1024            // requests of a namespace
-	// perProcessor is the smallest limit: requests in progress, for each processor.
+	maxWaiting = 1024            // maximum number of waiting requests of a namespace
+	// perProcessor is the minimum of the limit, in requests in progress for each processor.
 	perProcessor = 2
 	// The limit is adjusted once per interval: it is halved if the scheduler's delay was above maxDelay.
 	interval = 20 * time.Millisecond
@@ -41,7 +41,7 @@ type Options struct {
 	Processors int
 }
 
-// Limiter limits the requests in progress. Make it with New. A nil Limiter has no limit.
+// Limiter limits the requests in progress. New creates it. A nil Limiter has no limit.
 type Limiter struct {
 	opt      Options
 	minLimit int
@@ -55,7 +55,7 @@ type Limiter struct {
 	refused    int64
 }
 
-// namespace has the requests of a namespace.
+// namespace contains the running and waiting requests of a namespace.
 type namespace struct {
 	running int       // weight of the requests in progress
 	waiting list.List // *request values in order of arrival
@@ -157,7 +157,7 @@ func (l *Limiter) await(ctx context.Context, n *namespace, e *list.Element) erro
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	select {
-	case <-r.admitted: // meanwhile
+	case <-r.admitted: // the request was admitted at the same moment
 		return nil
 	default:
 	}
@@ -221,7 +221,7 @@ func (l *Limiter) serve() {
 }
 
 // adjust halves the limit while the process is short of processor time, and otherwise raises it by one, until it is far
-// above what is in progress.
+// above the number of requests in progress.
 func (l *Limiter) adjust() {
 	if l.limit == math.MaxInt && l.running < l.minLimit {
 		return

@@ -43,7 +43,7 @@ type Options struct {
 	Hub *dispatch.Hub
 
 	Transports   []string      // "websocket" and "polling"; nil: both
-	Origins      []string      // origins of browsers, in addition to the app's host
+	Origins      []string      // allowed origins of browsers besides the app's host
 	PingInterval time.Duration // 10 s
 	PingTimeout  time.Duration // 5 s
 	Recheck      time.Duration // interval at which principals are checked again: 1 min
@@ -65,7 +65,7 @@ type Channel struct {
 	workers  *socketio.Namespace
 	browsers *socketio.Namespace
 	handlers rpc.Handlers
-	early    rpc.Handlers // served until the settings were fetched
+	early    rpc.Handlers // methods that are served before a worker has fetched its settings
 	serving  rpc.Serving
 	counts   counters
 	recent   recentBatches
@@ -156,7 +156,7 @@ func (c *Channel) Close(ctx context.Context) error {
 	}
 }
 
-// Stats counts.
+// Stats returns the counts.
 func (c *Channel) Stats() Stats {
 	return Stats{
 		Socket: c.server.Stats(), MalformedMachines: c.counts.malformedMachines.Load(), Undone: c.counts.undone.Load(),

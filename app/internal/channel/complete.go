@@ -38,7 +38,8 @@ func (c *Channel) completeJob(
 		req.Items, places = append(req.Items, item), append(places, i)
 	}
 	if len(req.Items) == 0 {
-		// All items were rejected above: the broker is not called, and the empty response lets the worker poll.
+		// All items were rejected before this point: the broker is not called, and the empty response lets the worker
+		// poll.
 		return out, nil
 	}
 	if in.Next != nil {

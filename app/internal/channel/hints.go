@@ -27,7 +27,7 @@ const (
 // topics holds the topics that a page subscribed to. A page gets no hints before it subscribes or while it is not
 // visible.
 type topics struct {
-	mu  sync.Mutex // guards all
+	mu  sync.Mutex // guards the topics
 	all []protocol.Topic
 }
 
@@ -144,7 +144,7 @@ func newHintBatch(changed store.Changed, overflow bool) *hintBatch {
 	for i := range changed.Runs {
 		run := &changed.Runs[i]
 		r.runs[run.RunID] = run
-		if run.OnlyRenewed { // the run's own page shows its progress; the list does not
+		if run.OnlyRenewed { // renewals change what the page of the run shows, but not the list of runs
 			r.kinds[protocol.Topic{Kind: "run", Namespace: run.Namespace, ID: run.RunID}] = true
 			continue
 		}

@@ -26,8 +26,8 @@ func handle[In, Out any](h rpc.Handlers, method string, fn func(ctx context.Cont
 	}, decodeStrict)
 }
 
-// bundle serves payloads of a method that cannot be decoded as a whole: read decodes their items one by one, and
-// returns why to refuse the call.
+// bundle serves payloads of a method that cannot be decoded as a whole: read decodes their items one by one, or returns
+// why if the call must be refused.
 func bundle[In, Out any](
 	h rpc.Handlers, method string, read func(raw json.RawMessage, why error) (In, error),
 	fn func(ctx context.Context, p *worker, in In) (Out, error),
@@ -85,7 +85,7 @@ func verb[In, Out any](
 	handle(h, method, func(ctx context.Context, p *worker, in In) (Out, error) { return fn(p, ctx, in) })
 }
 
-// caller returns the worker that calls.
+// caller returns the worker that made the call.
 func caller(ctx context.Context) (*worker, error) {
 	if p, ok := rpc.PrincipalFrom(ctx).(*worker); ok {
 		return p, nil

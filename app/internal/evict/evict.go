@@ -45,14 +45,14 @@ type Evictor struct {
 	drains   func() bool // whether the app does
 	log      zerolog.Logger
 
-	life     context.Context // context of the searches
+	life     context.Context // context of the searches; ends with Close
 	end      context.CancelCauseFunc
 	searches sync.WaitGroup
 
 	mu        sync.Mutex // guards the fields below
 	full      map[engine.WorkerKey]map[string]bool
 	timer     *time.Timer // timer of the next search; nil: none is scheduled
-	at        time.Time   // when that is
+	at        time.Time   // time of the next search
 	searching bool
 	closed    bool
 	asked     map[engine.SessionKey]chan struct{} // by session: closed when the notified owner releases it
@@ -97,7 +97,7 @@ func (e *Evictor) AtLimit(w engine.WorkerKey, routes []string) {
 	e.scheduleSearch(map[engine.WorkerKey]map[string]bool{w: seen}, time.Now().Add(evictAfter))
 }
 
-// scheduleSearch schedules a search for these workers, at the latest at at; mu is held.
+// scheduleSearch schedules a search for these workers, at the latest at at. The caller holds mu.
 func (e *Evictor) scheduleSearch(full map[engine.WorkerKey]map[string]bool, at time.Time) {
 	if e.full == nil {
 		e.full = map[engine.WorkerKey]map[string]bool{}
@@ -218,13 +218,13 @@ func (e *Evictor) evictFor(
 		return 0, err
 	}
 	for _, workers := range wanting {
-		// The end of the lease of a marked session makes room for this one.
+		// The lease of a session that is marked for eviction ends soon, which makes room for this session.
 		if i := slices.IndexFunc(workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
 			marked[workers[i]]--
 			continue
 		}
-		// One for each session that waits. More at a time would empty workers for a need that the next commit may
-		// end.
+		// One for each session that waits. Evicting more at a time could empty workers for tasks that the next commit
+		// cancels.
 		gone, err := e.evictLongestIdle(ctx, workers, idle, soonest)
 		if err != nil {
 			return 0, err
@@ -290,7 +290,7 @@ func (e *Evictor) blockedWorkers(
 	if err != nil {
 		return nil, err
 	}
-	soonest(engine.YieldIdle) // if nothing is found now, the next search is then
+	soonest(engine.YieldIdle) // if no session can be evicted now, search again after this time
 	var list [][]engine.WorkerKey
 	seen := map[string]bool{}
 	for i := range waiting {
@@ -483,7 +483,7 @@ type evictionCheck struct {
 	change engine.SessionChange
 }
 
-// checkEviction decides from the locked rows whether a session may be evicted, and with take evicts it.
+// checkEviction decides from the locked rows whether a session may be evicted, and evicts it if take is set.
 func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, reserve bool) (evictionCheck, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
 	v, err := transaction.Commit[evictionCheck](ctx, e.store, store.Transaction{

@@ -14,8 +14,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A filter is conditions joined by AND and OR, of which AND binds more closely, in parentheses where that is not meant;
-// NOT turns one around:
+// A filter consists of conditions joined by AND and OR, with parentheses; AND has precedence over OR, and NOT negates a
+// condition or a filter:
 //
 //	filter    = all { OR all }
 //	all       = one { AND one }
@@ -153,7 +153,7 @@ func oneOf(parts [][]store.Condition) bool {
 	return true
 }
 
-// one reads a condition, or a filter in parentheses, turned around if not.
+// one parses a condition, or a filter in parentheses; with not, it returns the negation.
 func (p *parser) one(not bool) ([]store.Condition, error) {
 	t := p.tokens[0]
 	switch {
@@ -261,7 +261,7 @@ func (p *parser) condition() (store.Condition, error) {
 	return c, err
 }
 
-// stuck reads what follows the name Stuck: = or !=, and true or false.
+// stuck parses the rest of a condition on Stuck: = or !=, and true or false.
 func (p *parser) stuck() (store.Condition, error) {
 	c := store.Condition{Field: store.FieldStuck, Test: store.Present}
 	op := p.next()
@@ -278,7 +278,7 @@ func (p *parser) stuck() (store.Condition, error) {
 	return c, nil
 }
 
-// choice reads the list of an IN.
+// choice parses the list of values of an IN.
 func (p *parser) choice(f field, test store.Comparison) ([]any, error) {
 	if t := p.next(); t.text != "(" || t.kind != opToken {
 		return nil, wrongAt(t, "( is expected after IN, not %s", t)
@@ -330,14 +330,14 @@ const activityType = "ActivityType"
 // stuckName is the name of the condition that a run is stuck. A registered attribute with this name takes precedence.
 const stuckName = "Stuck"
 
-// anyActivity is the condition that matches exactly the activity runs.
+// anyActivity returns the condition that matches exactly the activity runs.
 func anyActivity() store.Condition {
 	return store.Condition{
 		Field: store.FieldType, Test: store.Prefix, Values: []any{store.TypeColumn(history.KindActivity, "")},
 	}
 }
 
-// OfActivities is the condition that matches all activity runs, or all other runs.
+// OfActivities returns the condition that matches all activity runs, or all other runs.
 func OfActivities(are bool) store.Condition {
 	if are {
 		return anyActivity()

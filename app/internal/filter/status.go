@@ -10,8 +10,8 @@ import (
 // API, and the name Status in a filter the status that a run is shown with. A stored status that is neither word
 // selects itself. The CLI and the dashboard offer the stored statuses, each selected alone with ?stored_status=.
 
-// meant returns the stored statuses that the API shows under one word; nameOf maps a stored status to its word. It
-// returns nil for an unknown word.
+// statusesFor returns the stored statuses that the API shows under one word; nameOf maps a stored status to its word.
+// It returns nil for an unknown word.
 func statusesFor(name string, nameOf func(protocol.RunStatus) string) (statuses []protocol.RunStatus) {
 	for _, s := range protocol.RunStatuses {
 		if nameOf(s) == name || string(s) == name {

@@ -32,7 +32,7 @@ const exitTimeout = 40 * time.Second
 // Intent returns the operator's intent for a worker that sends a heartbeat; names reports whether the heartbeat lists
 // tasks.
 func (f *Fleet) Intent(w *engine.Worker, names bool) protocol.Intent {
-	has := names // or, if the heartbeat lists only due leases, as recorded before
+	has := names // if the heartbeat lists only leases that are due, use the recorded state instead
 	f.workers.With(w.Key(), func(h *membership.TrackedWorker) { has = has || h.SentIntent == protocol.IntentLeave })
 	return f.intentAt(w, f.storeTime(), has)
 }
@@ -179,7 +179,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 			}
 			d := f.workers.DrainOf(h.Worker)
 			every := leaseCheckInterval
-			if h.HadNoLeases { // but a task may have been on its way to the worker
+			if h.HadNoLeases { // check again: a task may have been on its way to the worker
 				every = emptyCheckInterval
 			}
 			sent := h.SentIntent != protocol.IntentWork

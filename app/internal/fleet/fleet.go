@@ -32,7 +32,7 @@ type Fleet struct {
 type Notices interface {
 	// SendIntent notifies one worker, and reports whether the worker is connected.
 	SendIntent(namespace, worker string, i protocol.Intent, n protocol.PauseNotice) bool
-	// SettingsChanged has the workers of a namespace fetch their settings.
+	// SettingsChanged asks the workers of a namespace to fetch their settings again.
 	SettingsChanged(namespace string)
 }
 

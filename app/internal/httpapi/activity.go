@@ -14,7 +14,7 @@ import (
 // activityBody is the request to start an activity run.
 type activityBody struct {
 	protocol.ActivityRequest
-	// if omitted or null, the app generates an ID; an empty ID is rejected
+	// omitted or null: the app generates an ID; an empty ID is rejected
 	WorkflowID       *string         `json:"workflow_id" pattern:"^[^\\x00-\\x1f\\x7f-\\x9f]{1,255}$"`
 	Cron             json.RawMessage `json:"cron"`
 	ExecutionTimeout json.RawMessage `json:"execution_timeout_seconds"`

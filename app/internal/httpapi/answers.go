@@ -151,7 +151,7 @@ type ControlPlane struct {
 	Contract      contractNote `json:"contract"`
 }
 
-// The parameters of queries.
+// The following types are the parameters of queries.
 
 type pageQuery struct {
 	PageSize  int    `json:"page_size" minimum:"1" maximum:"200"`

@@ -17,7 +17,7 @@ import (
 // A checksum covers the content of a document, not its bytes, since tools re-encode the JSON of a bundle. Verifiers in
 // other languages must reproduce the canonical form exactly, so it deviates from Go's encoder where necessary.
 
-// canonicalForm is the form of documents that checksums are of.
+// canonicalForm is the name of the form of a document over which a checksum is computed.
 const canonicalForm = "json-recursive-ksort-v1"
 
 // checksum returns the SHA-256 of a JSON document, without some of its members, in the form json-recursive-ksort-v1:

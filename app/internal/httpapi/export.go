@@ -25,7 +25,7 @@ type bundle struct {
 	Version  int                    `json:"schema_version"`
 	At       history.Time           `json:"exported_at"`
 	Key      string                 `json:"dedupe_key"`       // identifies the content: the run and its last event
-	Complete bool                   `json:"history_complete"` // the run has closed
+	Complete bool                   `json:"history_complete"` // true: the run has closed
 	Workflow bundledRun             `json:"workflow"`
 	Payloads bundledPayloads        `json:"payloads"`
 	Events   []bundledEvent         `json:"history_events"`

@@ -181,7 +181,7 @@ func (g *gathered) gather(e history.Event, body json.RawMessage) (command string
 	return command
 }
 
-// openEntry records an entry that a later event may end; an ID starts once.
+// openEntry records an entry that a later event may end. It ignores a second start of the same ID.
 func (g *gathered) openEntry(entry *bundledSpan) bool {
 	if g.known[entry.ID] != nil {
 		return false

@@ -93,7 +93,7 @@ func viewOutline(o *history.Outline, values protocol.Values) event {
 		if name == "details" {
 			name = "exception_details" // the member exception contains no values
 		}
-		if text, err := json.Marshal(blob); err == nil { // always
+		if text, err := json.Marshal(blob); err == nil { // cannot fail
 			out.Payload = httpjson.Append(out.Payload, httpjson.Member(name, text))
 		}
 	}
@@ -131,7 +131,7 @@ func decode(body json.RawMessage) map[string]json.RawMessage {
 	var exception struct {
 		Details json.RawMessage `json:"details"`
 	}
-	_ = json.Unmarshal(blobs.Exception, &exception) // most events have none
+	_ = json.Unmarshal(blobs.Exception, &exception) // most events have no exception
 	shown := map[string]json.RawMessage{}
 	for name, raw := range map[string]json.RawMessage{
 		"result": blobs.Result, "arguments": blobs.Arguments, "output": blobs.Output, "value": blobs.Value,

@@ -112,7 +112,7 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 }
 
 var (
-	workersSetting = "worker" // the setting of the worker that holds the session
+	workersSetting = "worker" // the value comes from a setting of the worker that holds the session
 
 	sessions = protocol.SessionsGiven{
 		Schema:     "durable-workflow.v2.worker-sessions-runtime",

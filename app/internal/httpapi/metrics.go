@@ -17,7 +17,7 @@ type Metrics struct {
 	unknown *prometheus.CounterVec
 }
 
-// NewMetrics registers them.
+// NewMetrics registers the metrics with r.
 func NewMetrics(r prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		answers: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -41,7 +41,7 @@ func (m *Metrics) Unknown(operation string, members int) {
 	m.unknown.WithLabelValues(operation).Add(float64(members))
 }
 
-// Observe counts one answer; status 499 is a caller that hung up.
+// Observe counts one response; status 499 means that the caller has disconnected.
 func (m *Metrics) Observe(operation string, status int, took time.Duration) {
 	m.answers.WithLabelValues(operation, strconv.Itoa(status)).Inc()
 	m.seconds.WithLabelValues(operation).Observe(took.Seconds())

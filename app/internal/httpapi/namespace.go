@@ -22,7 +22,7 @@ type Namespaces interface {
 	DeleteNamespace(ctx context.Context, name string) (protocol.NamespaceRemoval, error)
 }
 
-// methodPut is http.MethodPut.
+// methodPut is the method of the route that creates a namespace.
 const methodPut = http.MethodPut
 
 // namespaceRoutes returns the routes of namespaces. They concern the namespace in their path, whatever the namespace of

@@ -148,7 +148,7 @@ func workflowRoutes(contract lineFunc) []route {
 		contract(get, one, "describe", auth.Viewer, describeRun),
 		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
 		contract(get, run, "describe_run", auth.Viewer, describeRun),
-		// when it waits for a future event
+		// longHeld: with wait_new_event, the request waits for a future event
 		longHeld(contract(get, run+"/history", "history", auth.Viewer, readHistory)),
 	}
 	for _, at := range []string{one, run} {
@@ -173,7 +173,7 @@ func workflowRoutes(contract lineFunc) []route {
 	return list
 }
 
-// Routes lists what this package serves.
+// Routes returns the routes of this package.
 func Routes() []serve.Route {
 	var list []serve.Route
 	for _, rt := range routeTable() {

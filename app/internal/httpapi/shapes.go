@@ -11,7 +11,7 @@ import (
 // This list is used to parse requests and to generate the API description. Tests fail for a route without an entry and
 // for a response that differs from its entry.
 
-// Reasons that many routes share.
+// These are reasons of errors that many routes share.
 var (
 	noWorkflow = []protocol.Reason{protocol.ReasonInstanceNotFound, protocol.ReasonRunNotFound}
 	onRun      = append(

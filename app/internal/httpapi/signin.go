@@ -27,14 +27,14 @@ func signIn(a *API, c *call) (response, error) {
 	return ok(identityOf(p), nil)
 }
 
-// Limits of failed sign-ins.
+// These are limits of failed sign-ins.
 const (
 	failedSignIn         = 500 * time.Millisecond // how long the response to a wrong token is delayed
-	maxSignIn            = 4 << 10                // bytes of the body: anybody may send one
-	maxFailedPerAddress  = 5                      // delayed responses
-	maxFailedPerApp      = 50                     // delayed responses
-	failedReportEvery    = time.Minute            // per address
-	maxFailedAddresses   = 1000                   // counted by themselves; further addresses share one count
+	maxSignIn            = 4 << 10                // maximum bytes of the body, since unauthenticated callers send it
+	maxFailedPerAddress  = 5                      // maximum number of delayed responses to an address
+	maxFailedPerApp      = 50                     // maximum number of delayed responses of the app
+	failedReportEvery    = time.Minute            // minimum interval of reports about an address
+	maxFailedAddresses   = 1000                   // addresses with separate counts; further addresses share one count
 	failedOtherAddresses = "other addresses"
 )
 
@@ -43,13 +43,13 @@ type signIns struct {
 	wake chan struct{} // capacity 1: the map has a new address
 
 	mu      sync.Mutex // guards the fields below
-	pending int        // delayed responses
+	pending int        // number of delayed responses of the app
 	failed  map[string]*failedSignIns
 }
 
 // failedSignIns counts the failed sign-ins of one address.
 type failedSignIns struct {
-	pending    int // delayed responses
+	pending    int // number of delayed responses to this address
 	unreported int
 	namespace  string    // namespace of the first unreported failure
 	reported   time.Time // time of the last report; zero: none yet

@@ -43,7 +43,8 @@ func streamHistory(a *API, c *call) (response, error) {
 	out := http.NewResponseController(c.W)
 	begun := false
 	send := func(format string, args ...any) error {
-		_ = out.SetWriteDeadline(time.Now().Add(writeWait)) // a writer without deadlines is no worse than before
+		// A writer without support for deadlines is used without them.
+		_ = out.SetWriteDeadline(time.Now().Add(writeWait))
 		if _, err := fmt.Fprintf(c.W, format, args...); err != nil {
 			return err
 		}

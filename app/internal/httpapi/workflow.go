@@ -67,7 +67,7 @@ func unsupported(members []member) error {
 			refused.Message = f.name + ": is not supported; " + f.instead
 		}
 	}
-	if refused == nil { // and not a nil pointer in an error
+	if refused == nil { // not a nil pointer in a non-nil error
 		return nil
 	}
 	return refused
@@ -215,7 +215,7 @@ func describeRun(a *API, c *call) (response, error) {
 	return ok(a.opt.RunViews.DescribeValues(c.Ctx, c.target(), values))
 }
 
-// Seconds that a request waits for the end of a run: the default, and the maximum.
+// These are the default and the maximum time, in seconds, that a request waits for the end of a run.
 const (
 	resultWait     = 30
 	mostResultWait = 60
@@ -246,7 +246,7 @@ func runsOf(a *API, c *call) (response, error) {
 	return ok(runsResponse{c.PathValue("workflow"), len(items), items}, err)
 }
 
-// receipt is the answer to a command on a run.
+// receipt is the response to a command on a run.
 type receipt struct {
 	protocol.CommandReceipt
 	RequestedRun    *string  `json:"requested_run_id"`

@@ -34,11 +34,11 @@ type Logs struct {
 	locks [64]sync.Mutex // by task: serializes the batches of one task, so that sizes are counted correctly
 }
 
-// New makes the logs of an app.
+// New returns the logs of an app.
 func New(s store.Store, o Options) *Logs { return &Logs{store: s, opt: o, seed: maphash.MakeSeed()} }
 
-// A few locks for all tasks: two that share one wait for each other now and then, and nothing has to be cleaned
-// up.
+// of returns the lock of a task. All tasks share a fixed number of locks, so no lock has to be removed; tasks with the
+// same lock sometimes wait for each other.
 func (l *Logs) of(task string) *sync.Mutex {
 	return &l.locks[maphash.String(l.seed, task)%uint64(len(l.locks))]
 }
@@ -98,7 +98,7 @@ func (l *Logs) recordAttempt(ctx context.Context, in *protocol.AttemptLogs) (rec
 		}
 		parts := logParts(k, kept, protocol.MaxLogBytes-int(kept.Size), in.LogChunk)
 		if len(parts) == 0 {
-			return true, nil // no lines
+			return true, nil // the chunk has no lines
 		}
 		_, err = l.store.Commit(ctx, store.Transaction{
 			Background: true,

@@ -46,7 +46,8 @@ func (ws *Workers) announce(
 		var dead []engine.WorkerKey
 		var ended time.Time // when the liveness of the app that died last expired
 		if until := ws.aliveUntil; !until.IsZero() && now.After(until) {
-			ended = now // the others believed this app to be dead, which was stopped or could not reach the database
+			// The other apps considered this app dead, because it was paused or could not reach the database.
+			ended = now
 		}
 		ws.aliveUntil = now.Add(alive)
 		err = ws.store.View(ctx, func(r store.Reader) error {

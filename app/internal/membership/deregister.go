@@ -126,7 +126,7 @@ func (ws *Workers) releaseDeregistered(
 	return flows, err
 }
 
-// deleteRows deletes those of the rows of workers of one namespace that over selects. If a drain names a deleted
+// deleteRows deletes the rows of workers of one namespace for which over returns true. If a drain names a deleted
 // worker, drop records the time of deletion in the drain, so that the drain also applies to the worker after a restart.
 func (ws *Workers) deleteRows(
 	ctx context.Context, keys []engine.WorkerKey, removable func(store.Rows) []engine.WorkerKey,

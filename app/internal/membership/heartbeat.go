@@ -146,8 +146,8 @@ func (ws *Workers) Drains(ctx context.Context, w *engine.Worker) bool {
 	return false
 }
 
-// withDrainState is With for a note that may change a worker's drain state. When the worker starts to drain,
-// withDrainState drops its open polls at this app, so that they return at once.
+// withDrainState is like With, for a change of a worker's state that may change its drain state. When the worker starts
+// to drain, withDrainState drops its open polls at this app, so that they return at once.
 func (ws *Workers) withDrainState(k engine.WorkerKey, update func(*TrackedWorker)) {
 	begins := false
 	ws.With(k, func(h *TrackedWorker) {

@@ -21,7 +21,7 @@ import (
 // held must end with it, and nothing of the new process may end: the row names the process, and a decision that is
 // refused under the row's lock is the fence.
 
-// Defaults of a registration.
+// These are the defaults of a registration.
 const (
 	defaultSlots        = 100
 	defaultSessions     = 10
@@ -30,7 +30,7 @@ const (
 	maxNames            = 10_000
 )
 
-// Register stores the registration of a worker. The same incarnation refreshes its registration; another incarnation
+// Register stores the registration of a worker. The same incarnation updates its registration; another incarnation
 // supersedes it: the tasks of the previous one are dispatched again at once, and its calls are rejected from then on.
 func (ws *Workers) Register(
 	ctx context.Context, w *engine.Worker, in protocol.RegisterRequest,
@@ -51,7 +51,7 @@ func (ws *Workers) Register(
 				history.At(now), ws.opt.App
 			old := rows.Worker(key)
 			superseded, changed = false, false
-			fresh = old == nil || old.Incarnation != next.Incarnation // the new process holds nothing
+			fresh = old == nil || old.Incarnation != next.Incarnation // a new process has no leases yet
 			if old != nil {
 				if !auth.BoundFrom(ctx).SpeaksFor(old) {
 					return store.Writes{}, transaction.WorkerNotFound(key.ID)
@@ -121,7 +121,7 @@ func (ws *Workers) Register(
 }
 
 // returnUnknownLeases releases the leases of a worker's process that the process does not know of: their tasks were not
-// delivered because the app died or the connection broke. None of them was started.
+// delivered because the app died or the connection broke. None of these tasks was started.
 func (ws *Workers) returnUnknownLeases(
 	ctx context.Context, key engine.WorkerKey, incarnation string, held []string,
 ) (freed int, err error) {
@@ -162,7 +162,7 @@ func revised(old, next *engine.Worker) bool {
 	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
 }
 
-// restarted is the reason of a lease that ended because another process superseded its holder.
+// restarted is the reason for the end of a lease whose holder was superseded by another process.
 const restarted = "worker_restarted"
 
 // deregistered returns the error for a deregistered worker. A worker with incarnations must restart; other workers

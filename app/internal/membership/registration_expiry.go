@@ -12,8 +12,8 @@ import (
 // A worker that exits without deregistering would remain in the lists. Its row is deleted after a long silence if the
 // worker holds nothing: leases and sessions are released through the row.
 
-// A row without heartbeats is deleted after silencesKept times Options.Alive (15 minutes at the default of 60 s). A
-// worker that only polls may be silent while it runs a task; its row is deleted after removedUnbeating.
+// The row of a worker is deleted after silencesKept times Options.Alive without a heartbeat (15 minutes at the default
+// of 60 s). A worker that only polls may be silent while it runs a task; its row is deleted after removedUnbeating.
 const (
 	silencesKept     = 15
 	removedUnbeating = 3 * 24 * time.Hour

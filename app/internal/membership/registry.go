@@ -15,12 +15,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Registry caches the workers that an app receives heartbeats of. Its rows are immutable snapshots that are only
+// Registry caches the workers whose heartbeats an app receives. Its rows are immutable snapshots that are only
 // replaced.
 type Registry struct {
 	opt Options
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	drops    uint64     // rises when a registration ends or is forgotten: a row that was read before may be out of date
 	known    map[engine.WorkerKey]*TrackedWorker
 	asked    map[engine.QueueKey]time.Time // when the workers of a queue were last read
@@ -34,7 +34,7 @@ type Options struct {
 	// how often the last heartbeat of an active worker is stored when the database is shared
 	StoreAlive    time.Duration
 	Quiet         time.Duration // silence after which the exact time of a worker's last heartbeat is stored
-	Heartbeat     time.Duration // interval of heartbeats that workers are given
+	Heartbeat     time.Duration // interval at which workers should send heartbeats
 	AttemptLease  time.Duration // lease of workers that renew it themselves
 	HTTPLease     time.Duration // lease of HTTP workers
 	PollKept      time.Duration // how long a poll may be repeated after it was answered
@@ -43,8 +43,9 @@ type Options struct {
 	StrictRelease bool
 	MaxBlamed     int                          // setting max-blamed-losses; 0: engine.DefaultBlamedLosses
 	Lost          func(transaction.LossResult) // called after each loss of a process, for metrics; may be nil
-	// AppEnded is called when an app of the database, or this one while it was stopped, was believed to be dead: it had
-	// not withdrawn, and its liveness expired at the time until. It must not block.
+	// AppEnded is called when an app of the database died: its liveness expired at the time until, and it had not
+	// withdrawn its registration. It is also called for this app, if the other apps considered it dead while it was
+	// paused. It must not block.
 	AppEnded func(until time.Time)
 	Log      zerolog.Logger
 	// Settings returns the decisions about a queue or, with an empty name, about a whole namespace, as this app knows
@@ -52,7 +53,7 @@ type Options struct {
 	Settings func(engine.QueueKey) *engine.Queue
 }
 
-// New makes the memory of an app.
+// New returns an empty registry.
 func New(o Options) *Registry { return &Registry{opt: o, known: map[engine.WorkerKey]*TrackedWorker{}} }
 
 // ReceivesHeartbeats reports whether this app received a heartbeat of the worker within Options.Alive.
@@ -89,8 +90,8 @@ func (r *Registry) Put(w *engine.Worker) {
 	h.StoresEach, h.ExactExpiry = false, false
 }
 
-// PutRead is Put for a row that was read after mark. It does nothing if a registration has ended since, which may be
-// this one.
+// PutRead is like Put, for a row that was read after mark. It does nothing if any registration has ended since, because
+// it may be this one.
 func (r *Registry) PutRead(w *engine.Worker, mark uint64) {
 	if r.Mark() == mark {
 		r.Put(w)

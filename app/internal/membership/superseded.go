@@ -29,7 +29,7 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 			if p.Worker.Namespace == appsNamespace { // an app ended: read soon which apps are alive
 				ws.appLeft.Store(true)
 				ws.storeSoon()
-				ws.dispatch.Due(time.Unix(0, 0)) // and so is what only that one knew to be due
+				ws.dispatch.Due(time.Unix(0, 0)) // only the ended app may have known of some due rows: read them
 				continue
 			}
 			if known := ws.Get(p.Worker); p.Incarnation == "" && known != nil {

@@ -30,12 +30,13 @@ type TrackedWorker struct {
 	UnknownPollAt time.Time // last time at which it was unknown whether a poll of the worker had leased tasks
 	// Adopted is the time at which this app received the first heartbeat of a worker that it knew only from its row;
 	// zero: the worker registered at this app since it started
-	Adopted    time.Time
-	CheckAt    time.Time // when to check whether another app receives its heartbeats; zero: this app does, or never did
-	Beats      bool      // the worker sends heartbeat requests; stored in its row
-	PollsEnded bool      // the worker's polls were ended because it missed too many heartbeats
-	Skipped    bool      // other workers may acquire its soft sessions: it missed two heartbeats at every app
-	Orphaned   bool      // the worker's app died: its leases end unless another app receives a heartbeat by CheckAt
+	Adopted time.Time
+	// When to check whether another app receives its heartbeats; zero: this app receives them, or never did.
+	CheckAt    time.Time
+	Beats      bool // the worker sends heartbeat requests; stored in its row
+	PollsEnded bool // the worker's polls were ended because it missed too many heartbeats
+	Skipped    bool // other workers may acquire its soft sessions: it missed two heartbeats at every app
+	Orphaned   bool // the worker's app died: its leases end unless another app receives a heartbeat by CheckAt
 	// IdleAt is the time of the last heartbeat that reported no running task of a kind; removed by a heartbeat that
 	// reports one
 	IdleAt map[protocol.TaskKind]time.Time

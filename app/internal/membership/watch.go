@@ -39,7 +39,8 @@ func (ws *Workers) Watch(ctx context.Context) error {
 	var announced time.Time
 	failed, closely := false, false
 	notify := func() {
-		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone) // an app is silent: check it at once
+		// An app has been silent for too long: check its workers at once.
+		fell := !behind.Gone.IsZero() && !time.Now().Before(behind.Gone)
 		every, close := ws.opt.StoreAlive, ws.AnyStoresEachHeartbeat()
 		if close {
 			every /= 2
@@ -54,7 +55,8 @@ func (ws *Workers) Watch(ctx context.Context) error {
 		if !due && len(unstored) == 0 {
 			return
 		}
-		self := due || time.Since(announced) >= every/2 // stored together with the workers' rows, it costs nothing
+		// Storing the app's row together with the rows of workers costs no extra transaction.
+		self := due || time.Since(announced) >= every/2
 		if self {
 			announced, closely = time.Now(), close
 		}

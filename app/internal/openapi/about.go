@@ -13,7 +13,7 @@ import (
 // about is the description of an operation beyond its summary: its effects, and example bodies in JSON.
 type about struct{ text, body, answer string }
 
-// aboutOf finds an operation's, under the name of its route.
+// aboutOf returns the description of an operation, by the name of its route.
 func aboutOf(operation string) (about, bool) {
 	a, there := aboutWork[operation]
 	if !there {
@@ -35,7 +35,7 @@ func example(media object, raw string) error {
 	return nil
 }
 
-// answers adds an example to the schema of a route's successful response: the body without the members that every
+// answers adds the example to the schema of a route's successful response: the body without the members that every
 // response has.
 func (d *document) answers(rt serve.Route, raw string) error {
 	if raw == "" {

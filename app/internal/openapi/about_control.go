@@ -7,7 +7,7 @@ const (
 		"closed run is rejected."
 )
 
-// aboutControl describes all other operations.
+// aboutControl describes the operations of the control plane.
 var aboutControl = map[string]about{
 	"start": {
 		text: "Start a run of a workflow, or create a schedule if `cron` is set. Responds with 201 if a run was " +

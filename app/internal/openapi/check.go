@@ -11,7 +11,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Checker holds answers against a description. It is safe for concurrent use.
+// Checker compares responses with the API description. It is safe for concurrent use.
 type Checker struct {
 	doc object
 
@@ -22,7 +22,7 @@ type Checker struct {
 
 const resource = "openapi.json"
 
-// NewChecker reads a description.
+// NewChecker parses an API description.
 func NewChecker(document []byte) (*Checker, error) {
 	v, err := jsonschema.UnmarshalJSON(bytes.NewReader(document))
 	if err != nil {
@@ -71,7 +71,7 @@ func (c *Checker) Response(pattern string, status int, header http.Header, body 
 	return nil
 }
 
-// unrouted is a request nothing serves: it is refused as every other.
+// unrouted checks the response to a request without a route, which is refused like any other request.
 func (c *Checker) unrouted(status int, body []byte) error {
 	if status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 		return fmt.Errorf("no route, and status %d", status)
@@ -126,7 +126,7 @@ func (c *Checker) schema(path []string) (*jsonschema.Schema, error) {
 	return s, nil
 }
 
-// Operations lists METHOD PATTERN of everything described.
+// Operations returns METHOD PATTERN of all described operations.
 func (c *Checker) Operations() []string {
 	var list []string
 	paths, _ := c.doc["paths"].(object)

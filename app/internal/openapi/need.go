@@ -48,7 +48,7 @@ func need(s schema, names []string) error {
 	return nil
 }
 
-// each limits the strings of a list to at least one byte and at most this many.
+// each limits the strings of a list to 1 to most bytes.
 func each(s *jsonschema.Schema, most string) error {
 	if most == "" {
 		return nil
@@ -132,7 +132,7 @@ func (d *schemas) splitCommands() error {
 	return nil
 }
 
-// camel is snake_case as the name of a schema.
+// camel converts a snake_case name to the name of a schema.
 func camel(name string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(name, "_") {

@@ -23,7 +23,7 @@ import (
 
 //go:generate go run ./write
 
-// Routes are all routes the document describes.
+// Routes returns all routes that the document describes.
 func Routes() []serve.Route { return append(httpapi.Routes(), workerapi.Routes()...) }
 
 type object = map[string]any
@@ -92,7 +92,7 @@ func Document(root string, routes []serve.Route) ([]byte, error) {
 // schemas.
 const documentLines = 3
 
-// writeLines writes compact JSON with the members of its objects on lines of their own down to a depth, so that a
+// writeLines writes compact JSON with separate lines for the members of objects down to the given depth, so that a
 // changed operation is one changed line.
 func writeLines(b *bytes.Buffer, raw json.RawMessage, depth int) error {
 	if depth == 0 || raw[0] != '{' {
@@ -222,7 +222,7 @@ type workflowRefusal struct {
 	workflowResponse
 }
 
-// shared makes the schemas that operations refer to.
+// shared returns the schemas to which operations refer.
 func (d *document) shared() error {
 	for _, v := range []any{
 		refusal{}, workerRefusal{}, workflowRefusal{}, workerResponse{}, workflowResponse{}, warnedResponse{},

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// commonRefusals are the reasons any route may have, by status.
+// commonRefusals are the reasons of errors that any route may return, by status.
 var commonRefusals = map[int][]protocol.Reason{
 	400: {
 		protocol.ReasonMalformedJSON, protocol.ReasonMissingControl, protocol.ReasonUnsupportedControl,
@@ -48,7 +48,7 @@ func refusals(rt serve.Route) map[int][]protocol.Reason {
 	if rt.Shape.Query != nil || strings.Contains(rt.Pattern, "{") {
 		list = append(list, protocol.ReasonValidation)
 	}
-	// Other worker routes answer backend_unavailable instead.
+	// All other routes of the worker protocol return backend_unavailable instead.
 	if !rt.Probe && (rt.Plane != serve.Work || strings.HasSuffix(rt.Pattern, "/poll")) {
 		list = append(list, protocol.ReasonOverloaded)
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// schema is a JSON Schema as the document holds it.
+// schema is a JSON Schema in the document.
 type schema = map[string]any
 
 const components = "#/components/schemas/"
@@ -88,7 +88,8 @@ func nameOf(t reflect.Type, reads bool) string {
 	return name
 }
 
-// typed sets the schemas of types with their own encoding, lists the values of enums and adds the comments of types.
+// typed sets the schemas of types that define their JSON encoding, lists the values of enums and adds the comments of
+// types.
 func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bool, err error) {
 	t := p.Schema.ReflectType
 	for t != nil && t.Kind() == reflect.Pointer {
@@ -131,7 +132,7 @@ func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bo
 	return false, nil
 }
 
-// envelope is an encoded value. Requests may also carry the bare text.
+// envelope sets the schema of an encoded value. Requests may also contain the encoded text alone.
 func envelope(s *jsonschema.Schema, reads bool) {
 	s.Type = nil
 	s.AddType(jsonschema.Object)
@@ -197,7 +198,7 @@ func notNull(p jsonschema.InterceptNullabilityParams, reads bool) {
 	}
 }
 
-// of is the schema of a value's type: a reference where the type has a name.
+// of returns the schema of a value's type: a reference if the type has a name.
 func (d *schemas) of(v any, reads bool) (schema, error) {
 	r := d.write
 	if reads {
@@ -223,7 +224,7 @@ func (d *schemas) of(v any, reads bool) (schema, error) {
 	return asMap(s)
 }
 
-// opened is the schema of a value's type itself, never a reference, without some of its members.
+// opened returns the schema of a value's type, never as a reference, without some of its members.
 func (d *schemas) opened(v any, reads bool, without func(member string) bool) (schema, error) {
 	s, err := d.of(v, reads)
 	if err != nil {

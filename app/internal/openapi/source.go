@@ -17,7 +17,8 @@ import (
 
 const module = "github.com/sojourn-run/sojourn/"
 
-// source provides what reflection does not: the comments of types and members, and the values of enum types.
+// source provides information that reflection does not have: the comments of types and members, and the values of enum
+// types.
 type source struct {
 	root     string // the directory of the module
 	read     map[string]bool
@@ -155,7 +156,7 @@ func withoutSubject(about, name string) string {
 
 var severalWords = regexp.MustCompile(`^[A-Z][a-z]+[A-Z]|^[A-Z]+[A-Z][a-z]`)
 
-// aboutField is the comment of a member of t, wherever among t's embedded structs it is declared.
+// aboutField returns the comment of a member of t, which may be declared in an embedded struct of t.
 func (s *source) aboutField(t reflect.Type, name string) string {
 	whole := t
 	f, ok := t.FieldByName(name)

@@ -20,14 +20,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// CapQueries is the capability of a worker that answers queries, CapValidation the capability of a worker that
-// validates updates before they are accepted.
+// CapQueries is the capability of a worker that runs queries, CapValidation the capability of a worker that validates
+// updates before they are accepted.
 const (
 	CapQueries    = "query_tasks"
 	CapValidation = "update_validation_tasks"
 )
 
-// Errors of a query task that ended without a reply.
+// These are the errors of a query task that ended without a reply.
 var (
 	ErrUnclaimed  = errors.New("no worker leased it in time")
 	ErrUnanswered = errors.New("no worker answered in time")
@@ -52,7 +52,7 @@ type Dispatch interface {
 // Pending holds the query tasks that wait for their replies. All methods may be called from any goroutine.
 type Pending struct {
 	queue    queue
-	store    transaction.Reads // where the history is that questions are about
+	store    transaction.Reads // contains the histories that query tasks read
 	dispatch Dispatch
 	draining <-chan struct{}
 	log      zerolog.Logger
@@ -176,7 +176,7 @@ func (p *Pending) LeaseTasks(ctx context.Context, r store.LeaseRequest) ([]store
 	}
 	var out []store.Leased
 	given, bytes := make([]int, len(r.Pollers)), store.NewBudgets(r.Pollers)
-	full := make([]bool, len(r.Pollers)) // a question did not fit into its response
+	full := make([]bool, len(r.Pollers)) // by poller: a query task did not fit into the response
 	left := false
 	for _, q := range waiting {
 		takes := func(o store.Poller) bool {

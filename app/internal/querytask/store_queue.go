@@ -58,7 +58,7 @@ func (s *storeQueue) reply(ctx context.Context, id string) (store.Reply, error) 
 		case ok, errors.Is(err, store.ErrNotFound):
 			return r, err
 		}
-		select { // an error may pass
+		select { // retry: the error may be temporary
 		case <-answered:
 		case <-ticker.C:
 		case <-ctx.Done():

@@ -36,10 +36,10 @@ type Refusal struct {
 
 // space is the usage of one namespace.
 type space struct {
-	known  bool // the row was read
+	known  bool // the namespace's row was read
 	row    Row
-	taken  engine.Usage // sent with the exchange in progress
-	fresh  engine.Usage // committed since the last exchange began
+	taken  engine.Usage // usage that the exchange in progress stores
+	fresh  engine.Usage // usage of commits since the last exchange began
 	stored engine.Usage // sum of all exchanges of this process
 	asked  bool         // the next exchange reads the row even without commits
 	first  bool         // the namespace was in an exchange of this process
@@ -248,7 +248,7 @@ func (l *Ledger) Remove(namespace string) {
 	maps.DeleteFunc(l.refused, func(r Refusal, _ int64) bool { return r.Namespace == namespace })
 }
 
-// Maximum age of a recount: when an app first uses a namespace, and later.
+// These are the maximum ages of a recount: when an app first uses a namespace, and later.
 const (
 	firstAge = time.Hour
 	dailyAge = 24 * time.Hour

@@ -8,14 +8,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Plane is the family a route belongs to, which decides about version headers and the shape of errors.
+// Plane is the API to which a route belongs. It determines the version headers and the form of errors.
 type Plane string
 
-// The planes.
+// These are the planes.
 const (
 	Control Plane = "control" // the contract's control plane
 	Work    Plane = "worker"  // the contract's worker protocol
-	Own     Plane = "sojourn" // Sojourn's routes, in addition to the contract
+	Own     Plane = "sojourn" // Sojourn's own routes, which the contract does not have
 )
 
 // Route is one line of a transport's table: the request and the roles of its callers.
@@ -26,13 +26,13 @@ type Route struct {
 	Plane     Plane
 	Roles     []auth.Role // any of these roles, or one that contains it; empty: every caller, without a token
 	Sojourn   bool        // not part of the published API: no version header is required
-	Anywhere  bool        // served whether the request's namespace is there or not
-	Probe     bool        // a health probe, served also when file descriptors are used up but for the reserve
-	// maximum duration; 0: 30 s. A request with its own limit may be held: it ends when its caller loses access
+	Anywhere  bool        // served whether the request's namespace exists or not
+	Probe     bool        // a health probe, which is also served from the reserve of file descriptors
+	// maximum duration; 0: 30 s. If it is set, requests may be held, and end when their caller loses access
 	Limit time.Duration
 	// its bytes come from the part of the budget that is reserved for outcomes, heartbeats, renewals and session verbs
 	Reserved bool
-	Reads    int64 // bytes that it may load from the store in addition to its body; 0: a few
+	Reads    int64 // bytes that a request may load from the store besides its body; 0: few
 	Shape    Shape // its request and responses
 }
 
@@ -42,7 +42,7 @@ const Held = 75 * time.Second
 // ManyReads is the size that a route which loads payloads counts for its reads.
 const ManyReads = 4 << 20
 
-// brief is the limit of all others.
+// brief is the time limit of requests that are not held.
 const brief = 30 * time.Second
 
 // Shape describes a route's request and responses by their Go types. The API description is generated from it, and
@@ -57,7 +57,7 @@ type Shape struct {
 	// the successful responses, by status: a value of the type that is encoded, or a Media
 	Responses map[int]any
 	Refuses   []protocol.Reason // in addition to the reasons that every route of its kind has
-	MaxBody   int64             // bytes, where a body may be longer than elsewhere
+	MaxBody   int64             // maximum size of the body in bytes; 0: the default
 	// the response is a document without the members that the API adds to every response
 	Bare bool
 }
@@ -74,5 +74,5 @@ func OK(body any) map[int]any { return map[int]any{http.StatusOK: body} }
 // Responses describes one response with another status.
 func Responses(status int, body any) map[int]any { return map[int]any{status: body} }
 
-// Open reports that the route needs no token.
+// Open reports whether the route needs no token.
 func (t Route) Open() bool { return len(t.Roles) == 0 }

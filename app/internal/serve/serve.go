@@ -63,7 +63,7 @@ type Call struct {
 	Unknown httpjson.Unknown
 	Strict  bool
 
-	raw      []byte          // the body, once it was read
+	raw      []byte          // the body; nil: not read yet
 	inFlight budget.Grant    // bytes of the body and of the response
 	loads    budget.Context  // counts the bytes that are loaded for the response
 	place    admission.Place // among the requests in progress

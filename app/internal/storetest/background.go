@@ -7,8 +7,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 )
 
-// Background changes are committed together with other changes, one per change. They have separate small batches only
-// if no other change waits.
+// testBackground checks that a batch contains at most one background change for each other change, and that background
+// changes have separate batches only if no other change waits.
 func testBackground(t *testing.T, s Suite) {
 	w := s.New(t)
 	const ahead, behind = 10, 100

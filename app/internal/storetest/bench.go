@@ -23,8 +23,8 @@ var kilobyte = func() string {
 // inFlight is the number of callers that a benchmark runs at once.
 const inFlight = 128
 
-// Completions measures durable completions of plain activities that were claimed in order, ten of a run, 1 KB in and
-// out.
+// Completions measures durable completions of plain activities that were claimed in order: ten activities per run, with
+// arguments and results of 1 KB.
 func Completions(b *testing.B, s Suite) {
 	w := s.New(b)
 	leased := w.backlog(b.N)
@@ -36,7 +36,8 @@ func Completions(b *testing.B, s Suite) {
 	_ = worker
 }
 
-// Burn measures the whole life of a backlog of plain activities: claims of 64 at a time, and a completion each.
+// Burn measures the whole life of a backlog of plain activities: claims of 64 at a time, and a completion of each
+// activity.
 func Burn(b *testing.B, s Suite) {
 	w := s.New(b)
 	w.schedule(b.N)

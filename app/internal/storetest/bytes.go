@@ -39,8 +39,9 @@ func (w *Fixture) claimBytes(kind protocol.TaskKind, pollers ...store.Poller) (g
 	return strings.Join(names, " "), list
 }
 
-// A claim leases tasks that fit into the responses of its pollers. It stops at the first task that does not fit and
-// skips none; the first task of a response always fits; the remaining tasks stay ready and are reported.
+// testClaimBytes checks that a claim leases only tasks that fit into the responses of its pollers. It stops at the
+// first task that does not fit and skips none; the first task of a response always fits; the remaining tasks stay ready
+// and are reported.
 func testClaimBytes(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
@@ -82,7 +83,8 @@ func testClaimBytes(t *testing.T, s Suite) {
 	}
 }
 
-// The order is also kept in a session and by priority, although a smaller task follows.
+// testClaimBytesInOrder checks that a claim keeps the order of tasks in a session and of priorities, even if a later,
+// smaller task would fit.
 func testClaimBytesInOrder(t *testing.T, s Suite) {
 	w := s.New(t)
 	a := w.Worker("a", Sessions(2, 30*time.Second))
@@ -108,8 +110,8 @@ func testClaimBytesInOrder(t *testing.T, s Suite) {
 	}
 }
 
-// Workflow tasks count the bytes that they deliver: the whole history, or the events that a worker with the run in its
-// sticky cache has not seen.
+// testClaimBytesOfHistory checks that a workflow task counts the bytes that it delivers: the whole history, or the
+// events that a worker with the run in its sticky cache has not seen.
 func testClaimBytesOfHistory(t *testing.T, s Suite) {
 	w := s.New(t)
 	a := w.Worker("a")

@@ -157,7 +157,7 @@ func testGuilty(t *testing.T, s Suite) {
 			w.Run(ids[i])
 		}
 	}
-	w.Start("w4") // the failed change did not use the ID
+	w.Start("w4") // the failed change did not create a run with this ID
 }
 
 func testOverlay(t *testing.T, s Suite) {
@@ -406,7 +406,7 @@ func testClock(t *testing.T, s Suite) {
 		t.Fatalf("clock moved %v to %v, want an hour or a little more, in whole microseconds", d, second)
 	}
 	if s.Shared {
-		return // the server's clock is not this process's
+		return // the server's clock, not this process's, decides
 	}
 	w.Pass(-30 * time.Second)
 	if third := at(w); third.Before(second) {

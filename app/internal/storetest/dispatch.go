@@ -47,7 +47,7 @@ func (l *Line) Wait(w *engine.Worker) *LinePoller {
 	return p
 }
 
-// Reserve takes the first poller that may have the task.
+// Reserve removes the first poller that may receive the task from the line.
 func (l *Line) Reserve(o store.Offer) store.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,31 +65,31 @@ func (l *Line) Reserve(o store.Offer) store.Reservation {
 	return nil
 }
 
-// Backlog notes it.
+// Backlog records the queue.
 func (l *Line) Backlog(ns, queue string, kind protocol.TaskKind, _ ...store.RoutingKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.backlog = append(l.backlog, fmt.Sprintf("%s/%s/%s", ns, queue, kind))
 }
 
-// Due notes it.
+// Due records the time.
 func (l *Line) Due(at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.due = append(l.due, at)
 }
 
-// Changed notes it.
+// Changed records the changes.
 func (l *Line) Changed(c store.Changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.changed = append(l.changed, c)
 }
 
-// Isolate is used only by dispatchers that isolate tasks.
+// Isolate does nothing: this dispatcher isolates no processes.
 func (l *Line) Isolate(store.Process, bool) {}
 
-// LeaseExpired takes the worker's pollers out of the line.
+// LeaseExpired removes the worker's pollers from the line.
 func (l *Line) LeaseExpired(k engine.WorkerKey) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -111,21 +111,21 @@ func (l *Line) waiting() int {
 	return len(l.pollers)
 }
 
-// Throttled notes it.
+// Throttled records the queue.
 func (l *Line) Throttled(_, _ string, _ protocol.TaskKind, t engine.Throttle) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.throttled = append(l.throttled, t)
 }
 
-// Queue notes it.
+// Queue records the queue.
 func (l *Line) Queue(q *engine.Queue) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.decided = append(l.decided, q)
 }
 
-// missed stands for all notices that may have been lost, for example by a broken connection: a lost notice is not
+// missed is the hint that any notice may have been lost, for example because a connection broke: a lost notice is not
 // repeated.
 const missed = "any queue, also elsewhere"
 
@@ -136,7 +136,7 @@ func (l *Line) Missed() {
 	l.backlog, l.changed = append(l.backlog, missed), append(l.changed, store.Changed{})
 }
 
-// hints returns the hints so far and resets them.
+// hints returns the recorded hints and clears them.
 func (l *Line) hints() (backlog []string, due []time.Time, changed []store.Changed) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -151,10 +151,10 @@ func (p *LinePoller) Lessee() engine.Lessee { return p.lessee }
 // Overtakes returns false: this dispatcher knows of no older tasks.
 func (p *LinePoller) Overtakes() bool { return false }
 
-// Deliver hands the task over.
+// Deliver passes the task to the poller.
 func (p *LinePoller) Deliver(l store.Leased) { p.Got <- l }
 
-// Undo puts the poller back to the front.
+// Undo puts the poller back at the front of the line.
 func (p *LinePoller) Undo() {
 	p.line.mu.Lock()
 	defer p.line.mu.Unlock()
@@ -162,7 +162,7 @@ func (p *LinePoller) Undo() {
 	p.line.pollers = append([]*LinePoller{p}, p.line.pollers...)
 }
 
-// Doubt does not return the poller to the line: it may have received the task.
+// Doubt counts the delivery and does not return the poller to the line, because it may have received the task.
 func (p *LinePoller) Doubt(error) { p.Doubted++ }
 
 // got returns the task that a poller received; it fails the test if there is none.
@@ -275,8 +275,8 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
-// In one claim for two workers, one worker has no room: the store reports the tasks that it leaves for that worker,
-// although the other one has room.
+// testLeftForTheFull claims for two workers, one of which has no room for a session: the store reports the tasks that
+// it leaves for that worker, although the other one has room.
 func testLeftForTheFull(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
@@ -299,8 +299,8 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	})
 }
 
-// A paused worker leaves its polls open, at this app and at another one. A task whose lease expired must be delivered
-// to another worker.
+// testSilent checks that a task whose lease expired is not delivered to the open polls of the paused worker, at this
+// app or at another one, but to another worker.
 func testSilent(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
@@ -327,8 +327,8 @@ func testSilent(t *testing.T, s Suite) {
 	}
 }
 
-// A worker deregisters in the batch in which a task becomes ready, with its polls open at this and another app; and one
-// claims for polls that are no longer open.
+// testGone checks that no task is delivered to the polls of a worker that deregisters in the batch in which the task
+// becomes ready, at this and at another app, nor by a claim for polls that are no longer open.
 func testGone(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})

@@ -40,7 +40,7 @@ func IndexEntries(t *testing.T, s Suite, definitions func() []string, number fun
 		}
 		count := "SELECT count(*) FROM " + m[2]
 		switch narrowed := slices.Contains(wholeBefore, m[1]) && m[3] != ""; {
-		case narrowed: // entries that the index had before and lacks now
+		case narrowed: // the index had an entry in the older schema and has none now
 			young = append(young, index{m[1], "SELECT -count(*) FROM " + m[2] + " WHERE NOT (" + m[3] + ")"})
 		case slices.Contains(indexesOfBefore, m[1]):
 		case m[3] != "":

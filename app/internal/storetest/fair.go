@@ -78,7 +78,7 @@ func testFair(t *testing.T, s Suite) {
 	}
 }
 
-// Workflow tasks are ranked by their run's key, and runs of one class stay in their order.
+// testFairRuns checks that workflow tasks are ranked by their run's key, and runs of one class stay in their order.
 func testFairRuns(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")
@@ -100,8 +100,8 @@ func testFairRuns(t *testing.T, s Suite) {
 	}
 }
 
-// Changes queue for a batch, and within a batch after each other. A caller with few changes must not wait behind, or in
-// the same batch with, all changes of a caller with many.
+// testShared checks that a caller with few changes does not wait for all changes of a caller with many, neither for
+// earlier batches nor in the same batch.
 func testShared(t *testing.T, s Suite) {
 	w := s.New(t)
 	order := ""
@@ -150,8 +150,8 @@ func testShared(t *testing.T, s Suite) {
 	}
 }
 
-// Without a fairness key no task is ranked, so a step costs the same as before. A fair queue does not make steps in
-// other queues more expensive.
+// testFairCost checks the cost of fairness: without a fairness key no task is ranked, so a step costs the same as
+// before. A fair queue does not make steps in other queues more expensive.
 func testFairCost(t *testing.T, s Suite) {
 	w := s.New(t)
 	cost := func(id string) int64 {

@@ -36,8 +36,8 @@ func either(of ...store.Condition) (c store.Condition) {
 
 func not(c store.Condition) store.Condition { c.Not = true; return c }
 
-// Filters find runs by their own columns and by their search attributes, newest first, whichever condition leads, and
-// page without gaps.
+// testFilters checks that filters find runs by their columns and by their search attributes, newest first, whichever
+// condition's index is used, and that pages have no gaps.
 func testFilters(t *testing.T, s Suite) {
 	t.Run("few are read whole", func(t *testing.T) { findAndPage(t, s.New(t)) })
 	t.Run("many are walked", func(t *testing.T) { findAndPage(t, s.Fixture(t, "a", Options{FewRuns: 1})) })
@@ -243,7 +243,7 @@ func listWithoutTime(w *Fixture, where []store.Condition) (names []string) {
 	return names
 }
 
-// Texts that are too long for a column do not prevent a run from being found by its build.
+// testOddTexts checks that a run is found by its build even if some of its texts are too long for an index.
 func testOddTexts(t *testing.T, s Suite) {
 	w := s.New(t)
 	for i, odd := range []string{`a\u0000b`, `a\ud800b`, `a\\u0000b`, `\ud83d\ude00`, `\u003c`} {
@@ -267,7 +267,8 @@ func testOddTexts(t *testing.T, s Suite) {
 	}
 }
 
-// An upsert replaces the values that filters find, and a run without search attributes causes no additional writes.
+// testReindex checks that an upsert replaces the values that filters find, and a run without search attributes causes
+// no additional writes.
 func testReindex(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")

@@ -11,7 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// goneOn completes the open task of a run with these commands and continue_as_new, and returns the next run.
+// goneOn completes the open workflow task of a run with these commands and a continue-as-new command, and returns the
+// next run.
 func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	return w.Commit(goingOn(run, workflow, commands...)).(string)
@@ -58,7 +59,8 @@ func (w *Fixture) inheritedOf(workflow string) string {
 	return out
 }
 
-// newsOf reports the end of a child to the chain; the run started the child with its command seq.
+// newsOf returns the change that reports the end of a child to its chain. The run from started the child with its
+// command seq.
 func newsOf(current, from string, seq int64, child string, m engine.Message) store.Transaction {
 	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
 	return Step(current, engine.InheritedReport{Message: m, Child: child}, store.Keys{Inherited: []string{child}})
@@ -177,7 +179,7 @@ func testInheritedOverlay(t *testing.T, s Suite) {
 		t.Fatalf("the chain has %q", got)
 	}
 	for i, err := range w.together(
-		report("b", 1), // of another start
+		report("b", 1), // the end of a child from another start
 		onCurrent(func(*engine.Run) engine.Input { return engine.EndRun{} }),
 		report("b", 2),
 	) {

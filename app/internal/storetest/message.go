@@ -9,8 +9,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// testOwed: a message from one run to another outlives the sender's end and a restart, is due at once, and is removed
-// once.
+// testOwed checks that a message from one run to another survives the end of its sender and a restart, is due at once,
+// and is removed once.
 func testOwed(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Begun("parent", protocol.Command{

@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// OthersDue is the number of overdue activities of another namespace, all of which were due before ours. As many tasks
-// as there are runs wait in addition, ManyTasks in total.
+// OthersDue is the number of overdue activities of another namespace, all of which were due before those of the tested
+// namespace. ManyTasks is the total number of tasks: these, and one waiting task per run.
 const (
 	OthersDue = 2_000
 	ManyTasks = OthersDue + 1 + ManyRuns
@@ -24,11 +24,12 @@ var TaskColumns = []string{
 	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "due_at", "owner", "body",
 }
 
-// argued is the document of a task with arguments, as most tasks have them. A database can skip it only by an index.
+// argued is the document of a task with arguments, as most tasks have them. A query that needs no arguments must not
+// read it.
 var argued = `{"type":"charge","arguments":"` + strings.Repeat("a", 600) + `"}`
 
-// MakeTask returns an overdue activity: number OthersDue is ours, lower numbers belong to another namespace. Higher
-// numbers are ours and wait.
+// MakeTask returns an overdue activity: lower numbers than OthersDue belong to another namespace; OthersDue and higher
+// numbers belong to the tested namespace, and the higher ones wait.
 func MakeTask(n int) []any {
 	if n > OthersDue {
 		n -= OthersDue + 1

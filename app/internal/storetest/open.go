@@ -25,6 +25,6 @@ type Suite struct {
 	Open Open
 	// Shared: two stores can be open on one database.
 	Shared bool
-	// Statements is the most a batch of 64 completions may send next to BEGIN and COMMIT.
+	// Statements is the maximum number of statements of a batch of 64 completions, without BEGIN and COMMIT.
 	Statements int64
 }

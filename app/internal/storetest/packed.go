@@ -53,8 +53,8 @@ func (w *Fixture) same(what string, got, want []history.Event) {
 	}
 }
 
-// A thousand commands of one change, of 1 KB each and some of 1 MB, are few rows, and each of their events is read as
-// it was decided, wherever a page is cut.
+// testPacked checks that the events of a thousand commands in one change, of 1 KB each and some of 1 MB, are stored in
+// few rows, and each of their events is read as it was decided, wherever a page is cut.
 func testPacked(t *testing.T, s Suite) {
 	w := s.New(t)
 	const n = 1000
@@ -164,8 +164,8 @@ func (w *Fixture) finished(run string, want []history.Event) {
 	})
 }
 
-// The attempts that ended in a session are found in the order of their ends, page by page, although rows of the history
-// contain several of them; and the end of a holding counts each one.
+// testPackedSessions checks that the attempts that ended in a session are found in the order of their ends, page by
+// page, although rows of the history contain several of them; and the end of a holding counts each one.
 func testPackedSessions(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w", Sessions(10, time.Hour))

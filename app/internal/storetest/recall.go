@@ -14,15 +14,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// recall is two apps, where the first one decides with cached rows while the second one changes them.
+// recall contains two apps: the first one decides on cached rows while the second one changes these rows.
 type recall struct {
 	one, two *Fixture
 	worker   *engine.Worker
 	n        int
 }
 
-// meddled commits a change at the first app. After it was decided with cached rows, and before it commits, it calls
-// meanwhile. It returns the number of decisions and of round trips.
+// meddled commits a change at the first app. It calls meanwhile after the change was decided on cached rows and before
+// it is committed. It returns the number of decisions and of round trips.
 func (w *recall) meddled(make func() store.Transaction, meanwhile func()) (times int, trips int64, err error) {
 	w.one.T.Helper()
 	for range 100 {

@@ -77,8 +77,8 @@ func capped(session string, most int) protocol.Command {
 	return c
 }
 
-// testActivityCap lets two apps dispatch to one worker in one session at once: at most its limit runs at a time, though
-// neither app writes the session's row, and all activities run in the end.
+// testActivityCap lets two apps dispatch activities of one session to one worker at once. At no time do more activities
+// run than the session's limit, although neither app writes the session's row, and finally all activities run.
 func testActivityCap(t *testing.T, s Suite) {
 	one := s.Fixture(t, "a", Options{App: "one"})
 	apps := []*Fixture{one}
@@ -109,7 +109,7 @@ func testActivityCap(t *testing.T, s Suite) {
 					over.Add(1)
 				}
 				for _, l := range list {
-					running.Add(-1) // before it ends: so the count is never too high
+					running.Add(-1) // decrement before the activity ends, so that the count is never too high
 					if _, err := app.S.Commit(context.Background(), Finishing(l)); err != nil {
 						t.Error(err)
 					}
@@ -146,7 +146,8 @@ func testColdCap(t *testing.T, s Suite) {
 	}
 }
 
-// lately: the row is older than the owner's last activity, and a session still counts as idle only when it is.
+// lately checks that a session counts as idle only if it is idle, even if its row is older than the owner's last
+// activity.
 func lately(w *Fixture) {
 	a := w.Worker("a", Sessions(10, 400*tick), idle(100*tick))
 	w.flow("s")

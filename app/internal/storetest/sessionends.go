@@ -133,8 +133,8 @@ func forgotten(w *Fixture) {
 	})
 }
 
-// testFormerHolders: two workers lost a session in which an attempt of each still runs. A store that is opened later
-// counts both attempts towards the session's limit, lists them, and does not remove the session.
+// testFormerHolders checks a session that two workers have lost while an attempt of each still runs in it. A store that
+// is opened later counts both attempts towards the session's limit, lists them, and does not remove the session.
 func testFormerHolders(t *testing.T, s Suite) {
 	w := s.Fixture(t, "a", Options{})
 	restart := func() {

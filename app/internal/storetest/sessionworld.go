@@ -40,7 +40,7 @@ func (w *Fixture) act(worker *engine.Worker) store.Leased {
 
 func (w *Fixture) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
 
-// row reads a session that must be there.
+// row reads a session, which must exist.
 func (w *Fixture) row(id string) engine.Session {
 	w.T.Helper()
 	s, err := w.Session(id)

@@ -31,7 +31,8 @@ func hourly() engine.CreateSchedule {
 	}}
 }
 
-// Schedules are stored with their history, are due at their times, and are listed by ID within their namespace.
+// testSchedules checks that schedules are stored with their history, are due at their times, and are listed by ID
+// within their namespace.
 func testSchedules(t *testing.T, s Suite) {
 	w := s.New(t)
 	key := func(id string) engine.ScheduleKey { return engine.ScheduleKey{Namespace: Namespace, ID: id} }
@@ -159,7 +160,8 @@ func testSchedules(t *testing.T, s Suite) {
 	}
 }
 
-// Namespaces are stored with their settings, isolate their content, and are deleted with it.
+// testNamespaces checks that namespaces are stored with their settings, isolate their contents, and are deleted with
+// them.
 func testNamespaces(t *testing.T, s Suite) {
 	w := s.New(t)
 	set := func(n store.Namespace) {
@@ -178,7 +180,7 @@ func testNamespaces(t *testing.T, s Suite) {
 		in.Request.SearchAttributes = json.RawMessage(`{"K":1}`)
 		runs = append(runs, w.StartAs(in))
 	}
-	same := start(w, "w0") // the id is another's here
+	same := start(w, "w0") // in this namespace the ID belongs to another run
 	w.StartAs(same)
 	w.Do(runs[0], engine.EndRun{})
 	w.onSchedule(engine.ScheduleKey{Namespace: "blue", ID: "s"}, hourly())
@@ -240,5 +242,5 @@ func testNamespaces(t *testing.T, s Suite) {
 	})
 }
 
-// Nothing is a decision that changes nothing.
+// Nothing is a decision function that changes nothing.
 func Nothing(store.Rows, time.Time) (store.Writes, error) { return store.Writes{}, nil }

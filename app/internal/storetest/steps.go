@@ -49,7 +49,7 @@ func (s Suite) Fixture(t testing.TB, name string, o Options) *Fixture {
 	return w
 }
 
-// countAlike compares the two ways of counting sessions, for the state at the end of a test.
+// countAlike checks, at the end of a test, that the exact and the limited count of sessions are equal.
 func countAlike(t testing.TB, s store.Store) {
 	err := s.View(context.Background(), func(r store.Reader) error {
 		all, err := r.SessionCounts(context.Background(), Namespace)
@@ -91,7 +91,7 @@ func (w *Fixture) Start(workflow string) string {
 	}})
 }
 
-// StartAs starts the run that in describes.
+// StartAs starts a run as described by in.
 func (w *Fixture) StartAs(in engine.Start) string {
 	w.T.Helper()
 	w.Commit(StartChange(in))
@@ -101,7 +101,7 @@ func (w *Fixture) StartAs(in engine.Start) string {
 // ErrExists is the error of StartChange when the workflow ID is in use.
 var ErrExists = errors.New("workflow id is taken")
 
-// StartChange starts a run under a workflow id that has none.
+// StartChange returns the change that starts a run under an unused workflow ID.
 func StartChange(in engine.Start) store.Transaction {
 	k := engine.WorkflowKey{Namespace: in.Request.Namespace, ID: in.Request.WorkflowID}
 	return store.Transaction{
@@ -208,7 +208,7 @@ func (w *Fixture) One(kind protocol.TaskKind, worker *engine.Worker) store.Lease
 	return l[0]
 }
 
-// None claims, and must get nothing.
+// None claims tasks and fails the test if it receives any.
 func (w *Fixture) None(kind protocol.TaskKind, worker *engine.Worker) {
 	w.T.Helper()
 	if l := w.LeaseTasks(kind, worker, 1); len(l) != 0 {
@@ -335,7 +335,7 @@ func (w *Fixture) Session(id string) (engine.Session, error) {
 	return row, err
 }
 
-// View reads; it must succeed.
+// View reads from the store; an error fails the test.
 func (w *Fixture) View(fn func(store.Reader) error) {
 	w.T.Helper()
 	if err := w.S.View(w.T.Context(), fn); err != nil {

@@ -2,7 +2,7 @@ package storetest
 
 import "testing"
 
-// Run runs everything a store has to show.
+// Run runs the whole test suite on a store.
 func Run(t *testing.T, s Suite) {
 	for _, c := range []struct {
 		name string

@@ -26,7 +26,7 @@ type Traffic struct {
 	taken map[string]bool // signals that were acknowledged; guarded by mu
 }
 
-// Crowded is the queue that all of the traffic shares; Quiet is one that nothing else is in.
+// Crowded is the queue that all operations share; Quiet is a queue that only Apart uses.
 const (
 	Crowded = "crowded"
 	Quiet   = "quiet"
@@ -89,7 +89,7 @@ func (x *Traffic) Ops() []Op {
 	return append(ops, Op{"renewal of the session", x.renew})
 }
 
-// Apart changes rows that are not shared.
+// Apart changes rows that no other operation uses.
 func (x *Traffic) Apart(ctx context.Context) error {
 	id := x.nextID()
 	_, err := x.S.Commit(ctx, StartChange(x.start(id, id, Quiet)))
@@ -119,7 +119,7 @@ func (x *Traffic) signal(ctx context.Context, run string) error {
 	return err
 }
 
-// Taken are the signals that were acknowledged.
+// Taken returns the signals that were acknowledged.
 func (x *Traffic) Taken() map[string]bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()

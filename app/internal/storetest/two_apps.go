@@ -80,8 +80,9 @@ func testTwo(t *testing.T, s Suite) {
 	}
 }
 
-// A claim skips a run that another app has locked, and finds no other task. If the other app changes nothing, because
-// its request is refused, it still has to send a notice: otherwise the task would wait for another event in its queue.
+// testSkipped: a claim skips a run that another app has locked, and finds no other task. If the other app changes
+// nothing, because its request is refused, it still has to send a notice: otherwise the task would wait for another
+// event in its queue.
 func testSkipped(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")
@@ -125,8 +126,8 @@ func testSkipped(t *testing.T, s Suite) {
 	two.until("word of the other queue", notified)
 }
 
-// All sessions of a worker are counted, even if another app has locked one of them and a change in the same batch needs
-// that one.
+// testLockedHolding checks that all sessions of a worker are counted, even if another app has locked one of them and a
+// change in the same batch needs that one.
 func testLockedHolding(t *testing.T, s Suite) {
 	if !s.Shared {
 		t.Skip("one process has this database to itself")

@@ -58,7 +58,7 @@ func (s *Sweeper) remove(ctx context.Context) error {
 			return err
 		}
 		if len(ended) < s.opt.Limit || ended[0] == last {
-			return nil // the rest, and rejected deletions, wait for the next cleanup
+			return nil // further sessions, and rejected deletions, wait for the next cleanup
 		}
 		last = ended[0]
 	}

@@ -23,7 +23,7 @@ type Store interface {
 	Now(ctx context.Context) (time.Time, error)
 }
 
-// Options tunes a Sweeper. The zero value works for a database of one's own.
+// Options tunes a Sweeper. The zero value works for a database that only this process uses.
 type Options struct {
 	Limit    int           // maximum number of due entries per read; default 500
 	Parallel int           // number of entries that are applied at a time, so that they share commits; default 64
@@ -60,12 +60,12 @@ func (o Options) defaults() Options {
 	return o
 }
 
-// Sweeper moves time forward in one process.
+// Sweeper applies due work in one process.
 type Sweeper struct {
 	store  Store
 	apply  func(context.Context, store.Due) error
 	opt    Options
-	wake   chan struct{} // the wake-up moved
+	wake   chan struct{} // the planned wake-up has changed
 	moved  atomic.Bool   // sessions moved since the last clean-up
 	jumped atomic.Bool   // the store's clock jumped since the last round
 
@@ -79,7 +79,7 @@ type Sweeper struct {
 	stuck   int                 // number of entries that are still due after an attempt
 	broken  int                 // rounds in a row that the store failed
 	rested  bool                // a sweep has been completed
-	failing bool                // logged, until a round without errors
+	failing bool                // an error was logged, and no round without errors followed
 	clean   time.Time           // next clean-up, by this process's clock; zero: none
 	empty   bool                // no ended session exists that a clean-up would ever remove
 }

@@ -17,7 +17,7 @@ func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, 
 	return find(ctx, r, t, r.Run)
 }
 
-// FindHead is FindRow without the row of the workflow id, which a target with a run ID then does not need.
+// FindHead is like FindRow without the row of the workflow ID, so a target with a run ID needs only one read.
 func FindHead(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, error) {
 	if t.RunID != "" { // usually it exists
 		run, err := rowOf(r)(ctx, t.RunID)
@@ -29,7 +29,7 @@ func FindHead(ctx context.Context, r store.Reader, t protocol.Target) (*engine.H
 	return run, err
 }
 
-// FindRow is Find without the run's open activities, timers and signals, whose values may have many megabytes.
+// FindRow is like Find, without the run's open activities, timers and signals, whose values may have many megabytes.
 func FindRow(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, engine.Workflow, error) {
 	run, flow, err := find(ctx, r, t, rowOf(r))
 	if err != nil {

@@ -35,7 +35,7 @@ type Loss struct {
 // the tasks that became suspects or were blamed, and the runs with tasks that were cleared.
 type LossResult struct{ Ended, Flows, Suspects, Blamed, Cleared int }
 
-// process is the ID of the process in findings.
+// process returns the ID of the process for findings.
 func (l *Loss) process() string {
 	return engine.Lease{Owner: l.Worker.ID, Incarnation: l.Incarnation}.ProcessID()
 }
@@ -131,7 +131,7 @@ type separateLoss struct {
 	in    engine.Lose
 }
 
-// activitySeq is the sequence of an activity, 0 for a workflow task.
+// activitySeq returns the command number of an activity, or 0 for a workflow task.
 func activitySeq(t store.TaskRef) int64 {
 	if t.Kind == protocol.KindWorkflow {
 		return 0
@@ -152,7 +152,7 @@ func (l *Loss) now(t store.TaskRef) bool {
 	})
 }
 
-// leasedOf are the deliveries of a run that are still leased to the process.
+// leasedOf returns the deliveries of a run that are still leased to the process.
 func (l *Loss) leasedOf(run *engine.Run, refs []store.TaskRef) (list []leasedTask) {
 	for _, t := range refs {
 		if t.Kind == protocol.KindWorkflow {
@@ -321,7 +321,7 @@ func withDecidedSessions(e engine.Environment, w *store.Writes) engine.Environme
 	return e
 }
 
-// ProcessLeases are the deliveries of a worker's processes, by incarnation.
+// ProcessLeases returns the deliveries of a worker's processes, by incarnation.
 func ProcessLeases(ctx context.Context, s store.Store, key engine.WorkerKey) (map[string][]store.TaskRef, error) {
 	all := map[string][]store.TaskRef{}
 	err := s.View(ctx, func(r store.Reader) error {

@@ -21,7 +21,7 @@ const (
 	MaxPageSize = engine.MaxPageBytes
 )
 
-// Reads is a store as far as it is read.
+// Reads is the part of a store that reads.
 type Reads interface {
 	View(ctx context.Context, read func(store.Reader) error) error
 }

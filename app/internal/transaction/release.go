@@ -46,7 +46,8 @@ func Release(ctx context.Context, s store.Store, ref store.TaskRef, why string, 
 	return ReleaseUnlessHeartbeat(ctx, s, ref, why, undone, history.Time{})
 }
 
-// ReleaseUnlessHeartbeat is Release, but does not release an attempt whose code sent a heartbeat since the given time.
+// ReleaseUnlessHeartbeat is like Release, but does not release an attempt whose code sent a heartbeat since the given
+// time.
 func ReleaseUnlessHeartbeat(
 	ctx context.Context, s store.Store, ref store.TaskRef, why string, undone bool, since history.Time,
 ) error {

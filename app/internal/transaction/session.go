@@ -76,7 +76,7 @@ func FreedOwners(changes []engine.SessionChange) (keys []engine.WorkerKey) {
 	return keys
 }
 
-// SessionsOwnedBy lists the sessions a worker holds.
+// SessionsOwnedBy returns the sessions that a worker holds.
 func SessionsOwnedBy(ctx context.Context, s Reads, w engine.WorkerKey) (held []engine.Session, err error) {
 	err = s.View(ctx, func(r store.Reader) error {
 		held, err = r.Sessions(ctx, store.SessionQuery{

@@ -25,7 +25,7 @@ type Claims interface {
 	AttemptStatus(context.Context, protocol.HeartbeatRequest) (protocol.AttemptStatus, error)
 }
 
-// Workers knows what workers are.
+// Workers provides information about registered workers.
 type Workers interface {
 	// SDK returns the SDK and version of a worker's registration; empty if the worker is not registered.
 	SDK(ctx context.Context, namespace, worker string) string
@@ -44,7 +44,7 @@ type Options struct {
 	// Settings returns the settings of Sojourn workers; nil: the app has none.
 	Settings func(namespace string) protocol.WorkerSettings
 	MaxPolls int // maximum of polls that are held at once: 10,000
-	// HasNamespace refuses a namespace that is not there; nil: all are.
+	// HasNamespace returns an error for a namespace that does not exist; nil: all namespaces exist.
 	HasNamespace func(ctx context.Context, name string) error
 	Budget       *budget.Budget     // bytes in flight; nil: no limit
 	Admission    *admission.Limiter // requests in progress; nil: no limit
@@ -57,10 +57,10 @@ type API struct {
 	pipe         serve.Pipeline
 	capabilities protocol.ServerCapabilities
 	tail         []byte         // members that all responses contain, including errors
-	held         *budget.Budget // polls
+	held         *budget.Budget // limits the polls that are held at once
 }
 
-// New makes the handler.
+// New returns the handler.
 func New(o Options) *API {
 	if o.MaxPolls <= 0 {
 		o.MaxPolls = maxPolls
@@ -185,8 +185,8 @@ func (c *call) AddEnvelope(status int, _ any, raw []byte) ([]byte, error) {
 	return append(append(httpjson.Reopen(raw), c.api.tail...), '}'), nil
 }
 
-// namespace rejects a body that names another namespace than the request: the caller's access was checked for the
-// request's namespace only.
+// namespace returns an error for a body that names another namespace than the request: the caller's access was checked
+// for the request's namespace only.
 func (c *call) namespace(name *string) error {
 	if *name != "" && *name != c.NS {
 		return protocol.Invalid("namespace", "is not the namespace of the request (%s); set the header X-Namespace", c.NS)

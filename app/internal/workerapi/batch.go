@@ -75,7 +75,7 @@ func readOutcomes(c *call) (in protocol.CompleteRequest, refused, err error) {
 	if err = c.Need(&in); err == nil {
 		return in, nil, nil
 	}
-	raw, _ := c.Body() // read by Need
+	raw, _ := c.Body() // cannot fail: Need has read the body
 	in = protocol.CompleteRequest{}
 	others, why := httpjson.Bundle(raw, err, httpjson.List{
 		Name: "items", Most: protocol.MaxItems, Add: httpjson.AppendTo(&in.Items, protocol.UnreadableItem),

@@ -31,8 +31,8 @@ func heartbeatWorkflow(a *API, c *call) (response, error) {
 	}, nil
 }
 
-// beat is the body of an activity's heartbeat. Progress is a Sojourn extension that contains the members below in one
-// object.
+// beat is the body of an activity's heartbeat. Progress is an extension of Sojourn: one object with the members that
+// follow it.
 type beat struct {
 	holder
 	Progress json.RawMessage     `json:"progress"`

@@ -14,7 +14,7 @@ import (
 func recordLogs(a *API, c *call) (response, error) {
 	var in protocol.LogsRequest
 	if err := c.Need(&in); err != nil {
-		raw, _ := c.Body() // read by Need
+		raw, _ := c.Body() // cannot fail: Need has read the body
 		in = protocol.LogsRequest{}
 		if _, why := httpjson.Bundle(raw, err, httpjson.List{
 			Name: "items", Most: protocol.MaxItems, Add: httpjson.AppendTo(&in.Items, protocol.UnreadableLogs),

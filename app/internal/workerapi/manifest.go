@@ -97,7 +97,7 @@ func manifestOf(raw []byte) (map[string]manifestEntry, error) {
 	return entries, nil
 }
 
-// minorOf returns the minor part of a version with our major version; 0 for any other text.
+// minorOf returns the minor part of a version with this app's major version; 0 for any other text.
 func minorOf(version string) int {
 	m, n, _ := strings.Cut(strings.TrimSpace(version), ".")
 	minor, err := strconv.Atoi(n)

@@ -130,7 +130,7 @@ type pollReply struct {
 	Task any `json:"task"` // null: none
 }
 
-// buildID is a build ID in requests and responses: null for none.
+// buildID converts a build ID to its JSON form: null if there is none.
 func buildID(id string) *string {
 	if id == "" {
 		return nil

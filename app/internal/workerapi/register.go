@@ -57,7 +57,8 @@ func workerHeartbeat(a *API, c *call) (response, error) {
 		l.Namespace = c.NS
 	}
 	c.addErrorMember("worker_id", in.WorkerID)
-	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound} // elsewhere 412
+	// Other routes respond with 412.
+	c.statuses = map[protocol.Reason]int{protocol.ReasonWorkerNotRegistered: http.StatusNotFound}
 	out, err := a.opt.Verbs.WorkerHeartbeat(c.Ctx, in)
 	return response{http.StatusOK, out}, err
 }
@@ -65,7 +66,7 @@ func workerHeartbeat(a *API, c *call) (response, error) {
 // readHeartbeat decodes a worker's heartbeat. A lease or session in it that cannot be decoded is answered in its place.
 func readHeartbeat(c *call) (in protocol.WorkerHeartbeat, err error) {
 	if err = c.Read(&in); err != nil {
-		raw, _ := c.Body() // read by Read
+		raw, _ := c.Body() // cannot fail: Read has read the body
 		if in, err = httpjson.Heartbeat(raw, err); err != nil {
 			return in, err
 		}

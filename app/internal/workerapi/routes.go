@@ -70,7 +70,7 @@ func routeTable() []route {
 	}
 }
 
-// Routes lists what this package serves.
+// Routes returns the routes of this package.
 func Routes() []serve.Route {
 	var list []serve.Route
 	for _, rt := range routeTable() {

@@ -13,7 +13,7 @@ import (
 // This list is used to parse requests and to generate the API description. Tests fail for a route without an entry and
 // for a response that differs from its entry.
 
-// Reasons that many routes share.
+// These are reasons of errors that many routes share.
 var (
 	unregistered = []protocol.Reason{protocol.ReasonWorkerNotRegistered, protocol.ReasonStaleRegistration}
 	registering  = append([]protocol.Reason{
@@ -60,7 +60,7 @@ var (
 	}, unregistered...)
 )
 
-// Members that the calls about a leased task need.
+// These are members that the calls about a leased task require.
 var (
 	leasedTask    = []string{"lease_owner", "workflow_task_attempt"}
 	leasedAttempt = []string{"lease_owner", "activity_attempt_id|attempt_id"}
@@ -69,7 +69,7 @@ var (
 	eitherName    = []string{"worker_id|lease_owner"}
 )
 
-// why has these members and a failure.
+// why returns these members and those of a failure.
 func why(members []string) []string {
 	return append(members[:len(members):len(members)], "failure|message|error|type|exception_type")
 }

@@ -23,7 +23,7 @@ func (u *unknownOutcome) Error() string { return u.cause.Error() }
 // Unwrap returns the form for the caller; the cause is for the log only.
 func (u *unknownOutcome) Unwrap() error { return u.form }
 
-// contractOperations are the names the contract has for operations that are called otherwise here.
+// contractOperations maps operations to their names in the contract, if these differ.
 var contractOperations = map[string]string{
 	"register": "register_worker", "deregister": "deregister_worker", "worker_heartbeat": "heartbeat_worker",
 }

@@ -15,7 +15,7 @@ const Version = protocol.WorkerVersion
 
 const major, minor = 1, 20
 
-// VersionHeader has the protocol version of a request and its response.
+// VersionHeader is the header with the protocol version of a request or a response.
 const VersionHeader = protocol.HeaderWorkerVersion
 
 func checkVersion(version string) error {

@@ -29,7 +29,7 @@ type Conn struct {
 	registered  bool
 	incarnation string
 	release     string          // release in the machine information
-	concurrency int             // likewise
+	concurrency int             // maximum number of concurrent activities in the machine information
 	machine     json.RawMessage // not yet sent to the broker: the worker has not registered
 }
 

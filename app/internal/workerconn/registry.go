@@ -1,6 +1,6 @@
 // Package workerconn is the registry of connected workers, over a socket or in this process. It sends them notices.
 //
-// A [Peer] calls the methods of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the
+// A [Conn] calls the methods of [protocol.WorkerVerbs] for one worker and adds the state of the connection: the
 // worker's identity, whether its token is still valid, its release, its process, and whether it drains. A notice
 // reports a change at once that the worker would otherwise receive with the response to its next heartbeat.
 //
@@ -102,7 +102,7 @@ func (s *Registry) Close(ctx context.Context) error {
 	}
 }
 
-// Stats counts.
+// Stats returns the counts.
 func (s *Registry) Stats() Stats {
 	return Stats{StaleCompletions: s.stale.Load(), Unconfirmed: s.unconfirmed.Load()}
 }

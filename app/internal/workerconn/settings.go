@@ -10,7 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Default settings of workers, in seconds.
+// These are default settings of workers, in seconds.
 const (
 	pollSeconds   = 50
 	lockSeconds   = 120

@@ -87,7 +87,7 @@ func (p *Conn) HistoryPage(ctx context.Context, in protocol.HistoryRequest) (pro
 	})
 }
 
-// CreateSession claims a session.
+// CreateSession acquires a session for the worker.
 func (p *Conn) CreateSession(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 	return serve(ctx, p, in, func(ctx context.Context, in protocol.SessionCreate) (protocol.SessionResponse, error) {
 		if err := p.ensureRegistered(ctx, nil); err != nil {

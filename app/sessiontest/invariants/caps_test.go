@@ -6,8 +6,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// overCap finds an acquisition or resume by a worker that certainly held its maximum of other sessions: the lease of
-// each ended after the acquisition, and no call that could release it had begun before the response.
+// overCap returns an acquisition or a resume by a worker that certainly held its maximum of other sessions: the lease
+// of each of them ended after the acquisition, and no call that could release it had begun before the response.
 func overCap(history []porcupine.Operation, most int) error {
 	for _, o := range history {
 		c, r := o.Input.(call), o.Output.(reply)
@@ -20,7 +20,7 @@ func overCap(history []porcupine.Operation, most int) error {
 			grants := er.ok && (ec.kind == claim || ec.kind == fetch ||
 				(ec.kind == renew || ec.kind == resume) && ec.fallback == 0)
 			if ec.fallback > 0 && (ec.kind == fetch && ec.task == "" || ec.before+ec.fallback <= r.after) {
-				continue // another worker may have acquired it since, unrecorded
+				continue // another worker may have acquired the session since, in a call that is not recorded
 			}
 			if !grants || ec.session == c.session || ec.worker != c.worker || e.Return >= o.Call || er.until <= r.after ||
 				held[ec.session] {
@@ -78,8 +78,8 @@ func replaced(history []porcupine.Operation, e porcupine.Operation, before int64
 	return false
 }
 
-// overFull finds a task that was dispatched while the session ran its maximum: attempts of the same epoch for which no
-// worker had begun a report.
+// overFull returns a task that was dispatched while the session ran its maximum: attempts of the same epoch for which
+// no worker had begun a report.
 func overFull(history []porcupine.Operation, ends map[string]int64, most int) error {
 	for _, o := range history {
 		c, r := o.Input.(call), o.Output.(reply)

@@ -19,12 +19,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// harness is one database with the apps that share it. On SQLite, where one process has the file, the clock of its
-// store can be moved.
+// harness is one database with the apps that share it. On SQLite, whose file only one process uses, the test can move
+// the store's clock.
 type harness struct {
 	t     testing.TB
 	apps  []*apptest.App
-	shift *atomic.Int64 // nil: the store's clock is the database's
+	shift *atomic.Int64 // nil: the store uses the clock of the database
 }
 
 func onSQLite(t testing.TB) *harness {
@@ -56,7 +56,7 @@ func onPostgres(t testing.TB, apps int) *harness {
 // the releases of workers.
 func releaseOf(n int) string { return fmt.Sprint("release ", n) }
 
-// movers is about how many callers at a time move the clock of one store.
+// movers is the approximate number of callers that move the clock of one store at the same time.
 const movers = 6
 
 // pass advances the store's clock.
@@ -100,7 +100,7 @@ func worker(
 	}
 }
 
-// flow is the worker that decides for the runs of these tests.
+// flow is the ID of the worker that completes the workflow tasks of these tests.
 const flow = "flow"
 
 // namespace creates a namespace, which separates a test from others.

@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// many is an activity polls for more than one task.
+// many polls for more than one activity.
 func many(
 	ctx context.Context, w *harness, app int, ns, worker, incarnation string, seconds int64,
 ) (protocol.PollResponse, error) {
@@ -62,7 +62,7 @@ func TestStoppingFleetUnderLoadGetsNoMoreTasks(t *testing.T) {
 								reason != protocol.ReasonStaleRegistration {
 								t.Errorf("a poll of %s: %v", id, err)
 							}
-							return // it was told
+							return // the worker was notified that its registration has ended
 						}
 					}
 				})
@@ -116,7 +116,7 @@ func TestStoppingFleetUnderLoadGetsNoMoreTasks(t *testing.T) {
 		}
 		ended := make(chan struct{})
 		go func() { polls.Wait(); close(ended) }()
-		select { // they were ended; none waits for its time to be over
+		select { // all polls were ended before their timeouts
 		case <-ended:
 		case <-time.After(20 * time.Second):
 			t.Error("polls of workers that left go on")

@@ -14,25 +14,27 @@ type kind string
 const (
 	// a process took over the worker's name; recorded once, and part of the history of every session
 	register kind = "register"
-	claim    kind = "claim" // made the caller the owner: by the first task of an epoch that it sees, or by verb
-	fetch    kind = "fetch" // got something of a session the caller owned already
-	renew    kind = "renew"
-	release  kind = "release"
-	closing  kind = "close"
-	report   kind = "report"  // completed an attempt, or heart-beat it
-	resume   kind = "resume"  // a new lease under the same epoch, also if the former one has run out
-	giveUp   kind = "give up" // the holder dropped its state: no app may lease a task to it under this epoch any more
-	// a poll that failed because another process of the worker had registered; it may have extended a lease before
+	// Made the caller the owner: by the first task of an epoch that it receives, or by a session request.
+	claim   kind = "claim"
+	fetch   kind = "fetch" // received a task of a session that the caller already owned
+	renew   kind = "renew"
+	release kind = "release"
+	closing kind = "close"
+	report  kind = "report"  // completed an attempt, or sent its heartbeat
+	resume  kind = "resume"  // a new lease under the same epoch, even if the previous lease has expired
+	giveUp  kind = "give up" // the holder dropped its state: no app may lease a task to it under this epoch any more
+	// a poll that failed because another process of the worker had registered; before it failed, it may have extended a
+	// lease
 	overtaken kind = "overtaken poll"
-	// an operator drained the owner for a while, in which the app may have released the session
+	// an operator drained the owner for some time, during which the app may have released the session
 	drain kind = "drain"
 )
 
-// call is the question. Times are microseconds of the store's clock: before is read when the call begins.
+// call is a request of a worker. Times are microseconds of the store's clock: before is read when the call begins.
 type call struct {
 	kind                         kind
 	worker, incarnation, session string
-	epoch                        int64 // 0: none was sent
+	epoch                        int64 // 0: the request contained no epoch
 	task                         string
 	app                          int
 	before, lease                int64
@@ -44,7 +46,7 @@ type call struct {
 // call, if the response has it; until is the end of the lease.
 type reply struct {
 	ok                      bool
-	already                 bool // a close found it closed, or lost by its caller: it changed nothing
+	already                 bool // a close changed nothing: the session was already closed, or its caller had lost it
 	reason                  string
 	epoch, at, until, after int64
 }
@@ -54,7 +56,7 @@ type reply struct {
 type ownership struct {
 	owner, incarnation string
 	epoch, low, high   int64
-	taken              int64 // at the earliest, when its owner took a task last, or claimed
+	taken              int64 // earliest possible time of the owner's last task or acquisition
 	closed             bool
 	given              int64     // epoch that may have been released because its owner was drained
 	processes          [2]string // the newest process of workers a and b
@@ -96,14 +98,14 @@ func promises(c call, r reply) bool {
 	return r.until <= r.after+c.lease && r.until >= c.before+c.left()
 }
 
-// law reports whether the response is possible, and returns the state of the session after it.
+// law reports whether the response of a call is possible in the state s, and returns the state after it.
 func law(s ownership, c call, r reply) (bool, ownership) {
 	holds := s.owner == c.worker && (c.epoch == 0 || c.epoch == s.epoch)
 	mine := s.owner == c.worker && (s.incarnation == c.incarnation || s.incarnation == unknown)
 	if c.kind == claim && c.task != "" && mine && s.epoch == r.epoch {
 		c.kind = fetch // the session was acquired by a verb, or by a task that was returned undelivered
 	}
-	// A verb without an epoch refers to the worker's current epoch, which a poll may have acquired whose task was
+	// A request without an epoch refers to the worker's current epoch, which a poll may have acquired whose task was
 	// returned undelivered.
 	unseen := c.epoch == 0 && r.ok && !s.closed &&
 		(s.open(c, r.after) || s.owner == c.worker && s.processes[process(c.worker)] != s.incarnation)
@@ -139,13 +141,13 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 			return false, s
 		}
 		s.incarnation, s.low, s.high = c.incarnation, max(s.low, r.until), max(s.high, r.until)
-		if c.task != "" { // a verb for a session that the worker holds leases no waiting task
+		if c.task != "" { // a request for a session that the worker already holds leases no waiting task
 			s.taken = max(s.taken, c.before)
 		}
 		return true, s
 	case c.kind == report:
 		if s.closed || s.owner != c.worker || s.epoch != c.epoch || c.before >= s.high {
-			return true, s // the attempt's own lease lets it count, the session is not touched
+			return true, s // the lease of the attempt is valid, so the report counts and does not change the session
 		}
 		s.high = max(s.high, r.after+c.lease)
 		if r.after < s.low {
@@ -162,7 +164,7 @@ func law(s ownership, c call, r reply) (bool, ownership) {
 			s.owner, s.incarnation = "", ""
 		}
 		return true, s
-	case c.kind == resume && !r.ok: // by cap, drain or release gate as well
+	case c.kind == resume && !r.ok: // refused because of the maximum, a drain or the release gate
 		return true, s
 	case c.kind == resume:
 		if s.closed || !mine || s.epoch != c.epoch || r.epoch != c.epoch {

@@ -45,13 +45,13 @@ const patience = 5 * time.Minute
 
 // tally counts the calls in the histories, so that tests without relevant calls fail.
 type tally struct {
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards the fields below
 	done      map[kind]int
 	refused   int
-	moves     int // claims of a session another worker had held
-	falls     int // soft sessions with a fallback while the lease was valid
+	moves     int // acquisitions of a session that another worker had held
+	falls     int // soft sessions that another worker acquired by the fallback while the lease was valid
 	soft      int // schedules of soft sessions
-	held      int // polls that the release gate held, where operators were about
+	held      int // polls that the release gate blocked, in schedules with operators
 	gates     int // schedules with operators
 	resumes   int // schedules with workers that resume sessions
 	delivered int // tasks returned because their process had dropped the state of their epoch
@@ -97,7 +97,7 @@ func (c *tally) add(s *schedule, history []porcupine.Operation) {
 	}
 }
 
-// check holds a history against the laws.
+// check compares a history with the model and the invariants.
 func check(t *testing.T, s *schedule, history []porcupine.Operation) {
 	t.Helper()
 	result, info := porcupine.CheckOperationsVerbose(model, history, patience)
@@ -121,7 +121,7 @@ func check(t *testing.T, s *schedule, history []porcupine.Operation) {
 	}
 }
 
-// givenWhileDrained finds a task that an app dispatched to a worker after this app had confirmed the worker's drain.
+// givenWhileDrained returns a task that an app dispatched to a worker after this app had confirmed the worker's drain.
 func givenWhileDrained(history []porcupine.Operation, list []drained) error {
 	for _, o := range history {
 		c := o.Input.(call)
@@ -135,8 +135,8 @@ func givenWhileDrained(history []porcupine.Operation, list []drained) error {
 	return nil
 }
 
-// stuck lists the history of the first session that violates the model: the longest valid prefix, and the calls that do
-// not fit after it.
+// stuck returns the history of the first session that violates the model: the longest valid prefix, and the calls that
+// do not fit after it.
 func stuck(history []porcupine.Operation) string {
 	for _, part := range model.Partition(history) {
 		alone := model
@@ -218,8 +218,8 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 		t.Errorf("the release gate held only %d polls in %d schedules", count.held, count.gates)
 	}
 	for _, k := range []kind{register, claim, fetch, renew, resume, release, closing, report} {
-		// The numbers depend on the machine, because a schedule ends by the clock. With operators few sessions are left
-		// to close.
+		// The numbers depend on the speed of the machine, because a schedule ends after a given time. With operators,
+		// few sessions remain open at its end.
 		if count.done[k] == 0 && (k != closing || count.gates == 0) {
 			t.Errorf("%d schedules had no %s", n, k)
 		}
@@ -238,8 +238,8 @@ func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	play(t, schedules(t, 200), 16, func() *harness { return w })
 }
 
-// The same while operators drain workers and groups and route the queue from group to group at both apps, and processes
-// register with the release of only one app.
+// The same invariants hold while operators drain workers and groups and route the queue from group to group at both
+// apps, and processes register with the release of only one app.
 func TestASessionHasOneOwnerAtATimeUnderOperators(t *testing.T) {
 	operated := func(s *schedule) { s.operated = true }
 	t.Run("postgres", func(t *testing.T) {

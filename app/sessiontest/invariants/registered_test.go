@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Sessions acquired by a verb count against the maximum like sessions acquired by a task, also for concurrent requests
-// at both apps.
+// Sessions acquired by a request count towards the maximum like sessions acquired by a task, also for concurrent
+// requests at both apps.
 func TestClaimsAtOnceDoNotPassTheCap(t *testing.T) {
 	test := func(t *testing.T, w *harness) {
 		for round := range 10 {

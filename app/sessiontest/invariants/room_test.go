@@ -16,7 +16,7 @@ func TestRoomThatAnotherAppMadeIsTakenByOpenPolls(t *testing.T) {
 		ns := w.namespace("room")
 		here, there := w.apps[0].Broker(), w.apps[1]
 		must[protocol.RegisterResponse](t)(there.Broker().Register(t.Context(), worker(ns, "a", "a1", 1, time.Hour)))
-		options := func(id string) protocol.Command { // such sessions never give way by themselves
+		options := func(id string) protocol.Command { // sessions with options are never evicted while they are idle
 			return withOptions(protocol.SessionOptions{SessionID: id, Lease: 3600})
 		}
 		ask := func(seconds int64) (*protocol.ActivityTask, error) {

@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
-// schedule is one random history in the making: two workers of two names, whose processes poll every app, work, renew,
-// give up, close, pause, die and come back, while their clocks are wrong.
+// schedule generates one random history: the processes of two workers poll every app, run tasks, renew, release and
+// close sessions, pause, die and start again, with wrong clocks.
 type schedule struct {
 	*harness
 	seed     uint64
@@ -43,13 +43,13 @@ type schedule struct {
 	start   time.Time
 	began   int64 // store time
 	wait    sync.WaitGroup
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	history []porcupine.Operation
-	ends    map[string]int64              // attempt → when its holder began to complete it
+	ends    map[string]int64              // attempt → time at which its holder began to report its completion
 	known   map[string]map[string][]grant // worker → session → its grants, newest last
 	err     error
 	drained []drained
-	held    int // number of polls that the release gate held
+	held    int // number of polls that the release gate blocked
 	// returned is the number of tasks that a process returned because it had dropped the state of their epoch.
 	returned int
 }
@@ -83,11 +83,11 @@ func newSchedule(w *harness, seed uint64) *schedule {
 		s.life = 20 * s.lease
 	}
 	if r.IntN(4) == 0 {
-		// Less than ten seconds, the idle time after which a session gives up its place.
+		// The fallback is shorter than ten seconds, the idle time after which a session may be evicted.
 		s.fallback, s.life = time.Second, 6*time.Second
 		s.work, s.lease = 20, max(s.lease, time.Duration(400+r.IntN(601))*time.Millisecond)
 		if s.options {
-			s.limit = 4 + r.IntN(4) // a session that is full waits for room, and not for its holder
+			s.limit = 4 + r.IntN(4) // a task of a full session waits for a free place and not for the session's holder
 		}
 	}
 	s.resumes = !s.options && r.IntN(2) == 0
@@ -138,7 +138,7 @@ func (s *schedule) run() ([]porcupine.Operation, error) {
 	return s.history, s.err
 }
 
-// fall runs, without randomness, what schedules of soft sessions do only by chance: the owner's lease is valid, the
+// fall runs a fixed sequence that random schedules of soft sessions rarely contain: the owner's lease is valid, the
 // owner polls no more, and the other worker polls until it acquires the session by the fallback.
 func (s *schedule) fall() ([]porcupine.Operation, error) {
 	s.sessions, s.work, s.most, s.limit, s.options = []string{"s1"}, 2, 1, 0, false
@@ -215,7 +215,7 @@ func (s *schedule) hasEnded() bool {
 	return time.Since(s.start) > s.life
 }
 
-// worker lives through process after process of one name.
+// worker runs one process after another under the same worker ID.
 func (s *schedule) worker(name string, r *rand.Rand) {
 	var stop func()
 	for n := 1; !s.hasEnded(); n++ {
@@ -227,7 +227,7 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 			s.fail(err)
 			break
 		}
-		if stop != nil { // the former process ran next to it, as if it had not noticed
+		if stop != nil { // the previous process was still running, as if it had not noticed the new one
 			former := stop
 			lag := time.Duration(r.Int64N(int64(s.lease)))
 			s.wait.Go(func() { s.pass(lag); former() })
@@ -261,7 +261,7 @@ func (s *schedule) worker(name string, r *rand.Rand) {
 	}
 }
 
-// some is a time between so many halves of a lease.
+// some returns a random time between two numbers of half leases.
 func (s *schedule) some(r *rand.Rand, from, to int64) time.Duration {
 	half := int64(s.lease) / 2
 	return time.Duration(from*half + r.Int64N((to-from)*half))
@@ -308,7 +308,7 @@ func (s *schedule) register(name, incarnation, release string, r *rand.Rand) err
 	return err
 }
 
-// operator drains a worker, or its group, for a while, or routes the queue to a group for a while, again and again.
+// operator drains a worker, or its group, for a while, or routes the queue to a group for a while, repeatedly.
 func (s *schedule) operator(r *rand.Rand) {
 	for ctx := context.Background(); !s.hasEnded(); s.pass(s.some(r, 0, 3)) {
 		name := []string{"a", "b"}[r.IntN(2)]
@@ -348,7 +348,7 @@ func (s *schedule) operator(r *rand.Rand) {
 			s.pass(s.some(r, 0, 4))
 		}
 		for _, id := range s.sessions {
-			for range 2 { // a poll accepted by the other app may have acquired it once more
+			for range 2 { // a poll that the other app accepted may have acquired the session again
 				s.record(call{kind: drain, worker: name, session: id, before: before}, reply{ok: true, after: s.now()}, at)
 			}
 		}
@@ -404,7 +404,7 @@ type proc struct {
 	cut               atomic.Bool  // the network is cut: the process makes no calls
 }
 
-// begin starts the process and returns a function that kills it: the process begins no call after kill returns.
+// begin starts the process and returns a function that kills it: after kill returns, the process starts no calls.
 func (p *proc) begin(r *rand.Rand) (kill func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	seed := r.Uint64()
@@ -471,7 +471,8 @@ func (p *proc) polls(ctx context.Context, r *rand.Rand) {
 		})
 		time.Sleep(time.Duration(r.IntN(3)) * time.Millisecond)
 		if s := p.schedule; s.fallback > 0 && r.IntN(3) == 0 {
-			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback)))) // it has enough tasks; it keeps its sessions
+			// Poll for no more tasks for a while, but keep the sessions.
+			p.stay(time.Duration(r.Int64N(2 * int64(s.fallback))))
 		}
 	}
 }
@@ -502,7 +503,7 @@ func (p *proc) takes(wait int64, r *rand.Rand) (*protocol.ActivityTask, error) {
 	return task, nil
 }
 
-// poll polls for one activity, and expects the release gate to hold a poll from a process of another release.
+// poll polls for one activity, and expects that the release gate blocks a poll from a process of another release.
 func (p *proc) poll(app int, b *broker.Broker, wait int64) (*protocol.ActivityTask, error) {
 	a, err := ask(context.Background(), b, protocol.PollRequest{
 		Namespace: p.ns, WorkerID: p.name, Incarnation: p.incarnation, Timeout: &wait, Gated: p.release != "",
@@ -526,7 +527,7 @@ func (p *proc) poll(app int, b *broker.Broker, wait int64) (*protocol.ActivityTa
 	return a.Tasks[0].Activity, nil
 }
 
-// works does one task: to its end, to its hand-back, or never to its end.
+// works processes one task: it completes it, returns it, or never reports an outcome.
 func (p *proc) works(ctx context.Context, task *protocol.ActivityTask, r *rand.Rand) {
 	what := r.IntN(10)
 	if what == 0 {
@@ -577,8 +578,8 @@ func (p *proc) reports(task *protocol.ActivityTask, app int) (call, int64) {
 	}, p.at()
 }
 
-// keeps renews, releases and closes sessions that the worker acquired, also long ago, and sessions that it may have
-// lost.
+// keeps renews, releases and closes sessions that the worker has acquired at any time, including sessions that it may
+// have lost.
 func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
 	for p.resume(ctx) {
 		p.pass(p.some(r, 0, 1) / 2)
@@ -596,7 +597,7 @@ func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
 		}
 		name := p.name
 		if r.IntN(20) == 0 {
-			name = map[string]string{"a": "b", "b": "a"}[name] // a verb with a stranger's epoch in it
+			name = map[string]string{"a": "b", "b": "a"}[name] // a request with the epoch of the other worker
 		}
 		p.schedule.mu.Lock()
 		g := append([]grant(nil), p.known[name][id]...)
@@ -609,7 +610,7 @@ func (p *proc) keeps(ctx context.Context, r *rand.Rand) {
 			which = g[r.IntN(len(g))]
 		}
 		if believed := p.now() + p.skew; believed > which.until && r.IntN(3) > 0 {
-			continue // by its own clock the lease is over
+			continue // by the process's own clock, the lease has expired
 		}
 		p.verb(id, which.epoch, r)
 	}
@@ -653,13 +654,13 @@ func (p *proc) verb(id string, epoch int64, r *rand.Rand) {
 	default:
 		already := a.Outcome == "already_closed"
 		if c.kind == closing && !already && a.Session.Origin != "worker" {
-			c.kind = release // only a session made with options ends by its holder's close
+			c.kind = release // a close by the holder ends only sessions with options; others are released
 		}
 		p.record(c, reply{ok: true, already: already, after: p.now()}, at)
 	}
 }
 
-// beat renews by the heartbeat of the worker, which reports its time too.
+// beat renews a session with a heartbeat of the worker.
 func (p *proc) beat(c call, b *broker.Broker, at int64) {
 	process, _ := json.Marshal(map[string]any{"now": time.UnixMicro(p.now() + p.skew)})
 	a, err := b.WorkerHeartbeat(context.Background(), protocol.WorkerHeartbeat{
@@ -690,7 +691,7 @@ func (p *proc) creates(id string, r *rand.Rand) {
 	switch reason := protocol.ReasonOf(err); {
 	case err != nil && reason == "" || reason == protocol.ReasonInvalidSession:
 		p.fail(fmt.Errorf("create: %w", err))
-	case err != nil: // a refusal claims nothing
+	case err != nil: // a refused request acquires nothing
 	default:
 		if a.Outcome == "reused" {
 			c.kind = fetch

@@ -82,7 +82,7 @@ func TestBlockedTasksDoNotRouseAWaitingWorker(t *testing.T) {
 		t.Fatal("the waiting worker gets nothing within 2 min")
 	}
 	if read := w.apps[0].Store().Stats().Candidates - before; read > 3 {
-		// two workflow tasks, and the plain one if it was claimed
+		// two workflow tasks, and the activity outside of sessions if it was claimed
 		t.Errorf("%d ready tasks were read for one", read)
 	}
 }
@@ -153,7 +153,7 @@ func crowd(t *testing.T, w *harness, ns string, n int) (looks []pollResult) {
 	looking("more in them and plain work", 10)
 	w.decide(ns, "single", inSession("own1"))
 	looking("one task", 1)
-	fill("new") // which the other worker may not claim, since it holds as many sessions as it may
+	fill("new") // tasks of new sessions, which the other worker may not acquire: it holds its maximum
 	looking("nothing there, at its cap", 10)
 	w.decide(ns, "last", inSession("own2"), inSession("own1"), activity())
 	looking("sessions of its own and plain work, at its cap", 10)

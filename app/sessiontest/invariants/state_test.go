@@ -21,7 +21,7 @@ type memory struct {
 	*proc
 	sessions *session.Sessions
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	built    map[epochOf]*state
 	highest  map[string]int64 // session → highest epoch of a task that the process received
 	released map[string]int64 // session → highest epoch whose release an app confirmed

@@ -55,13 +55,13 @@ func TestEligibleWorkersAndWaitReasons(t *testing.T) {
 	}
 }
 
-// truthCase is a row being played.
+// truthCase is the run of one row of the table.
 type truthCase struct {
 	*harness
 	row
 	t     *testing.T
 	ns    string
-	gated bool // from now on the owner's polls have another release
+	gated bool // the owner's polls now contain another release
 }
 
 func (s *truthCase) play() {
@@ -120,8 +120,8 @@ func (s *truthCase) want(name, what string, got bool) {
 	}
 }
 
-// stage starts the run. For a row about a first task it schedules that task, else a task without requirements for the
-// owner.
+// stage starts the run. For a row about the first task of a session it schedules that task, otherwise a task without
+// requirements that the owner runs.
 func (s *truthCase) stage() string {
 	if s.task == "first" && s.session == "explicit" { // in this case the session itself requires it
 		start := protocol.Command{
@@ -163,7 +163,7 @@ func (s *truthCase) wanted(started string) protocol.Command {
 	return c
 }
 
-// becomes puts the owner into the given state.
+// becomes brings the owner into the given state.
 func (s *truthCase) becomes(b *broker.Broker) {
 	ctx := s.t.Context()
 	switch s.holder {

@@ -76,12 +76,13 @@ type scenario struct {
 	figure              func(sample) float64 // nil: operations per second
 	more                []figure             // further figures of the same runs
 	most                int                  // maximum number of runs, if one takes long; 0: the configured number
-	rests               bool                 // nothing is done: an operation is a tick of looking
-	options             func(*nodeOptions)
-	measure             func(ctx context.Context, n *node, ops int) (sample, error)
+	// The app is idle: an operation is an interval in which its activity is counted.
+	rests   bool
+	options func(*nodeOptions)
+	measure func(ctx context.Context, n *node, ops int) (sample, error)
 }
 
-// figure is an additional figure of a run.
+// figure is an additional measured value of a run.
 type figure struct {
 	unit string
 	of   func(sample) float64
@@ -100,9 +101,9 @@ type sample struct {
 	off        float64         // difference from the expected value in percent
 	commits    int64
 	roundTrips int64
-	statements int64 // and reads
+	statements int64 // number of statements and reads
 	resident   int64 // bytes in memory, at the end
-	size       int64 // of the program
+	size       int64 // size of the program in bytes
 }
 
 // Scenarios lists the scenarios by ID with a one-line description.
@@ -192,7 +193,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 		o.Runs = 1
 	}
 	if len(o.Scenarios) == 0 {
-		for _, s := range scenarios() { // what grows takes long, and is asked for
+		for _, s := range scenarios() { // growing scenarios take long and run only if they are selected
 			o.Scenarios = append(o.Scenarios, s.id)
 		}
 		o.Scenarios = append(o.Scenarios, isolated)
@@ -321,7 +322,7 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 		r := &results[i]
 		r.middle()
 		r.Limit = limit
-		if i == 0 { // the others are no operations
+		if i == 0 { // the other parts do not measure operations
 			r.P50, r.P99, r.OfLimit = millis(percentile(each, 50)), millis(percentile(each, 99)), ofTheLimit
 			r.CPU = millis(cpu) / float64(ops*s.runs(o))
 		}
@@ -393,7 +394,7 @@ func median(s sample) float64 { return millis(percentile(s.each, 50)) }
 // added returns the additional duration of an operation compared with the baseline.
 func added(s sample) float64 { return median(s) - millis(percentile(s.without, 50)) }
 
-// change is the same in percent.
+// change returns the additional duration in percent.
 func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.without, 50)) }
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

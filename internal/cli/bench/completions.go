@@ -12,7 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// Number of activities of each run in the completions scenario, and number of concurrent completions.
+// These are the number of activities of each run in the completions scenario, and the number of concurrent completions.
 const (
 	wide     = 500
 	inFlight = 128
@@ -89,7 +89,7 @@ func scheduleAll(ctx context.Context, b *broker.Broker, owner string, ops int) e
 	})
 }
 
-// scheduleAs does so with activities of one kind.
+// scheduleAs is like scheduleAll, with activities of one kind.
 func scheduleAs(ctx context.Context, b *broker.Broker, owner string, ops int, one protocol.Command) error {
 	for left := ops; left > 0; left -= wide {
 		if _, err := b.Start(ctx, protocol.StartRequest{WorkflowType: leased, TaskQueue: owner}); err != nil {

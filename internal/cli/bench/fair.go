@@ -93,8 +93,8 @@ func slowest(s sample) float64 {
 	return millis(percentile(s.each, 99)) / millis(percentile(s.without, 99))
 }
 
-// weighed claims activities, one after the other, while those of four weights are ready in plenty, and measures how far
-// the weight whose part is most wrong is off it, in percent.
+// weighed claims activities one after the other, while many activities of four weights are ready. It measures by how
+// many percent the share of a weight differs from the expected share, for the weight with the largest difference.
 func weighed(ctx context.Context, n *node, ops int) (sample, error) {
 	weights := []int{1, 2, 3, 4}
 	sum := 10

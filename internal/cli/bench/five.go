@@ -30,12 +30,13 @@ const steps = 5
 // of one session would make them wait.
 const lanes = 8
 
-// heldIn names a lane's session and the workflow whose activities run in it; freeIn names the same workflow without a
-// session. Both sides have equally many workflow types, since each type has its own range in the indexes of runs.
+// heldIn returns the name of a lane's session, which is also the name of the workflow whose activities run in it.
+// freeIn returns the name of the same workflow without a session. Both variants have equally many workflow types,
+// because each type has its own range in the indexes of runs.
 func heldIn(lane int) string { return fmt.Sprint("held ", lane) }
 func freeIn(lane int) string { return fmt.Sprint("free ", lane) }
 
-// The workflows of P22: as many local steps, recorded one by one and together.
+// These are the workflows of P22: the same number of local steps, recorded one by one and together.
 const (
 	localEach = "local-each"
 	localTurn = "local-turn"
@@ -250,7 +251,7 @@ func inHeld(ctx context.Context, n *node, ops int) (sample, error) {
 	defer c.stop()
 	free := make(chan int, lanes)
 	for i := range lanes {
-		if err := c.workflow(ctx, n, heldIn(i), in); err != nil { // now it is held
+		if err := c.workflow(ctx, n, heldIn(i), in); err != nil { // the worker holds the session from now on
 			return sample{}, err
 		}
 		free <- i
@@ -271,7 +272,7 @@ func inHeld(ctx context.Context, n *node, ops int) (sample, error) {
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// allCompleted refuses a measurement in which runs failed: they are quicker.
+// allCompleted returns an error if runs failed, because failed runs take less time.
 func allCompleted(ctx context.Context, v *view.View) error {
 	for _, status := range []string{"failed", "running"} {
 		l, err := v.List(ctx, protocol.ListRequest{Status: status, PageSize: 1000})
@@ -352,7 +353,7 @@ func (c *closings) wait(ctx context.Context, start func(id string) error) error 
 	}
 }
 
-// many does ops operations, atOnce at a time, and times each. The first error ends it.
+// many runs ops operations, atOnce at a time, and returns the duration of each. The first error ends it.
 func many(ops, atOnce int, do func() error) (sample, error) {
 	s := sample{each: make([]time.Duration, ops)}
 	var next atomic.Int64

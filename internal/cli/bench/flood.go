@@ -17,17 +17,18 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A tenant with few workflows has its own namespace, and so has the one that floods the app over HTTP, as fast as it is
-// answered.
+// A tenant with few workflows has its own namespace. So does the tenant that floods the app over HTTP, with a new
+// request as soon as it has the response to the previous one.
 const (
 	quietAtOnce = 4
 	floodTenant = "flood"
-	floodQueue  = "nobody" // of which no worker takes anything
-	// flooders has ended how many connections the tenant floods; of large payloads and wide workflows over a quarter.
+	floodQueue  = "nobody" // no worker polls this queue
+	// flooders is the number of connections over which the tenant floods the app; for large payloads and wide workflows
+	// it is a quarter of this.
 	flooders   = 16
 	heldPolls  = 500
 	wideStep   = 1_000 // activities of one workflow task
-	wideSteps  = 2     // of one workflow: as many activities as it may have open
+	wideSteps  = 2     // workflow tasks of one workflow, so that it has the maximum number of open activities
 	largeBytes = 1_500_000
 )
 
@@ -39,7 +40,7 @@ type flood struct {
 	each        func(ctx context.Context, f *flooding) error
 }
 
-// flooding is a flood under way.
+// flooding is the state of a running flood.
 type flooding struct {
 	n    *node
 	api  *apiclient.Client
@@ -66,7 +67,7 @@ var floods = []flood{
 	}, func(ctx context.Context, f *flooding) error {
 		err := f.api.Call(ctx, http.MethodPost, "/api/workflows/"+f.open+"/signal/more",
 			protocol.SignalRequest{Input: f.in}, nil)
-		if protocol.ReasonOf(err) == protocol.ReasonStructuralLimit { // it has all the signals that a run may have unread
+		if protocol.ReasonOf(err) == protocol.ReasonStructuralLimit { // the run has the maximum number of unread
 			f.open, err = f.start(ctx, f.in)
 		}
 		return err
@@ -136,7 +137,7 @@ func wideWorkflow(ctx context.Context, f *flooding) error {
 	return nil
 }
 
-// nextToFlood measures the workflows of a tenant alone, and while another tenant floods, in turns.
+// nextToFlood measures the workflows of a tenant alternately alone and while another tenant floods the app.
 func nextToFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (all sample, err error) {
 		in, err := input()

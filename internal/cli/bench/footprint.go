@@ -37,7 +37,7 @@ func footprint(ctx context.Context, n *node, ops int) (s sample, err error) {
 	return s, nil
 }
 
-// startProgram starts the program once, on the file of the first time, and ends it.
+// startProgram starts the program once, always on the same database file, and ends it.
 func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory int64, err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
@@ -58,7 +58,7 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 	ended := make(chan error, 1)
 	go func() { ended <- c.Wait() }()
 	defer func() {
-		if e := c.Process.Signal(syscall.SIGTERM); e != nil { // it has ended
+		if e := c.Process.Signal(syscall.SIGTERM); e != nil { // the process has ended
 			return
 		}
 		if e := <-ended; e != nil {
@@ -81,7 +81,7 @@ func (n *node) startProgram(ctx context.Context) (ready time.Duration, memory in
 		}
 		r, e := client.Do(asked)
 		if e != nil {
-			continue // it does not listen yet
+			continue // the app does not listen yet
 		}
 		_ = r.Body.Close()
 		if r.StatusCode == http.StatusOK {

@@ -65,8 +65,8 @@ func registerForeign(ctx context.Context, n *node, workers int) error {
 	return nil
 }
 
-// pollForeigners lets them poll until stop. When it returns, their polls wait, except for as many as the node's worker
-// has, whose number varies.
+// pollForeigners lets these workers poll until stop. It returns when their polls wait; it allows for the varying number
+// of polls of the node's own worker.
 func pollForeigners(ctx context.Context, n *node, workers int) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var group sync.WaitGroup

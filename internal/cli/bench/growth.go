@@ -16,28 +16,28 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// growing measures the same work at several sizes of something: how cost grows. Each size has its own node, and they
-// are measured in turns, so that a change of the machine's speed is in all of them.
+// growing measures how the cost of the same work grows with the size of the data. Each size has its own node. The sizes
+// are measured in turns, so that a change of the machine's speed affects all of them.
 type growing struct {
-	of           string // what there is more and more of
+	of           string // name of the data that grows
 	sizes, quick []int
-	large        int // a size for those who have the time; 0: none
+	large        int // an additional size that takes long to measure; 0: none
 	only         string
 	options      func(o *nodeOptions, size int)
 	// prepare fills a node and reports the progress; nil: no preparation
 	prepare       func(ctx context.Context, n *node, size int, report func(there int)) error
 	parts         []growingPart
-	freshEachTime bool // what is measured changes the node, so that each run needs a new one
+	freshEachTime bool // the measurement changes the node, so that each run needs a new node
 	// The measurement changes nothing, or adds little: the filled database can be reused.
 	stays bool
 }
 
-// growingPart is one measurement that is repeated at each size. Its number of operations may depend on the size.
+// growingPart is one measurement, which is repeated at each size. Its number of operations may depend on the size.
 type growingPart struct {
 	id, transport, unit string
 	ops                 func(size int, quick bool) int
 	figure              func(sample) float64 // nil: operations a second
-	reads               bool                 // nothing is written: what the store allows to be is no limit
+	reads               bool                 // nothing is written, so the commit rate of the store is no limit
 	measure             func(size int) func(ctx context.Context, n *node, ops int) (sample, error)
 }
 
@@ -51,7 +51,7 @@ func fixed(n, quick int) func(int, bool) int {
 	}
 }
 
-// same measures alike at every size.
+// same returns a measurement that is the same at every size.
 func same(
 	measure func(context.Context, *node, int) (sample, error),
 ) func(int) func(context.Context, *node, int) (sample, error) {
@@ -202,7 +202,7 @@ func grow(
 	return results, nil
 }
 
-// sized are the sizes to measure at.
+// sized returns the sizes at which to measure.
 func (g growing) sized(o Options) []int {
 	switch {
 	case len(o.Sizes) > 0:
@@ -300,7 +300,7 @@ func registerGrowth(r *worker.Registry) {
 	r.Workflow("brief", func(_ workflow.Context, in string) (string, error) { return in, nil })
 }
 
-// claimer is the worker whose tasks are waiting.
+// claimer is the ID of the worker for which tasks wait.
 const claimer = "claimer"
 
 // backlog creates size ready activities for polls.
@@ -388,7 +388,7 @@ func onEachApp(ctx context.Context, n *node, ops int) (all sample, err error) {
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// workersOverHTTP is P4 with a number of workers, each with one connection.
+// workersOverHTTP returns scenario P4 with the given number of workers, each with one HTTP connection.
 func workersOverHTTP(workers int) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		return fiveOverHTTP(ctx, n, ops, workers, 1)

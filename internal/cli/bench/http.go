@@ -16,8 +16,8 @@ import (
 // connections is the number of clients in the HTTP scenario.
 const connections = 50
 
-// httpWorker speaks the worker protocol over HTTP, the batch form: each answer is completed together with the next
-// poll.
+// httpWorker speaks the worker protocol over HTTP in its batch form: one request reports the outcomes of tasks and
+// polls for the next ones.
 type httpWorker struct {
 	n      *node
 	id     string
@@ -27,12 +27,12 @@ type httpWorker struct {
 	step   protocol.Command
 }
 
-// overHTTP runs workflows with a worker that is 50 connections of an HTTP client, and starts them over HTTP as well.
+// overHTTP runs workflows with a worker that has 50 HTTP connections, and starts the workflows over HTTP as well.
 func overHTTP(ctx context.Context, n *node, ops int) (sample, error) {
 	return fiveOverHTTP(ctx, n, ops, 1, connections)
 }
 
-// fiveOverHTTP runs P4 with a number of workers, each with a number of connections.
+// fiveOverHTTP runs scenario P4 with a number of workers, each with a number of connections.
 func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample, error) {
 	hc := httpClient(max(2*connections, workers*each))
 	defer hc.CloseIdleConnections()
@@ -115,7 +115,7 @@ func (w *httpWorker) work(ctx context.Context) {
 	}
 }
 
-// outcome plays the workflow of five activities.
+// outcome returns the outcome of a task of the workflow with five activities.
 func (w *httpWorker) outcome(t protocol.Task) protocol.CompleteItem {
 	if a := t.Activity; a != nil {
 		return protocol.CompleteItem{

@@ -44,7 +44,7 @@ func atRest(quick bool) resting {
 	return resting{workers: 200, sessions: 10_000, sleepers: 100_000, settle: 75 * time.Second, tick: time.Second}
 }
 
-// fleet returns the number of connected workers while workflows sleep.
+// fleet returns the number of workers that stay connected while workflows sleep.
 func (r resting) fleet() int {
 	if r.sleepers > 10_000 {
 		return 1000
@@ -52,7 +52,7 @@ func (r resting) fleet() int {
 	return 20
 }
 
-// registerIdle adds workflows that wait in a certain state once they have reached it.
+// registerIdle adds workflows that wait in a certain state after they have reached it.
 func registerIdle(r *worker.Registry, there func()) {
 	const long = 30 * 24 * time.Hour
 	r.Workflow("sleeper", func(ctx workflow.Context) error {
@@ -151,7 +151,7 @@ func asleepWithFleet(ctx context.Context, n *node, ops int) (sample, error) {
 	return measureIdle(ctx, n, ops, rest.tick)
 }
 
-// measureIdle waits for ops ticks and counts the activity meanwhile.
+// measureIdle waits for ops ticks and counts the activity of the app during them.
 func measureIdle(ctx context.Context, n *node, ops int, tick time.Duration) (s sample, err error) {
 	debug.FreeOSMemory() // memory of the preparation is not part of an idle app
 	stats, used, began := n.app.Store().Stats(), cpuTime(), time.Now()
@@ -186,7 +186,7 @@ func (n *node) startFleet(ctx context.Context, workers int) error {
 		return err
 	}
 	n.atEnd = append(n.atEnd, func() error {
-		_ = in.Close() // this ends the process
+		_ = in.Close() // closing its input ends the process
 		late := time.AfterFunc(30*time.Second, func() { _ = c.Process.Kill() })
 		defer late.Stop()
 		return c.Wait()
@@ -259,7 +259,7 @@ func resident(pid int) (int64, error) {
 	return 0, fmt.Errorf("process %d has no memory", pid)
 }
 
-// Figures of an idle app.
+// These functions return figures of an idle app.
 func statementsASecond(s sample) float64 { return float64(s.statements) / s.elapsed.Seconds() }
 func statementsAMinute(s sample) float64 { return 60 * statementsASecond(s) }
 func ofACore(s sample) float64           { return 100 * float64(s.used) / float64(s.elapsed) }

@@ -16,7 +16,7 @@ import (
 // received the number of signals in its argument.
 func registerInheriting(r *worker.Registry) {
 	r.Workflow("inherits", func(ctx workflow.Context, left int, wait bool) error {
-		if wait { // until all signals have arrived
+		if wait { // wait until all signals have arrived
 			if err := workflow.Signal(ctx, "begin").Receive(ctx); err != nil {
 				return err
 			}

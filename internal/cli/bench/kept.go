@@ -19,15 +19,15 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The rows of runs of a shop over three weeks, without their histories, for listings. Run n is always the same except
-// for the time, so that each filter has known results.
+// This file generates rows of the runs of a simulated shop over three weeks, without histories, for the listing
+// benchmark. Run n is always the same except for its time, so that each filter has known results.
 
 // keptFor is the period in which the runs began, which ends now. It is shorter than the retention of namespaces.
 const keptFor = 20 * 24 * time.Hour
 
 const (
 	keptNamespace = "default"
-	openOf        = 50 // one run in this many is open, and at the end of the period twice as many
+	openOf        = 50 // one run of this many is open, and two at the end of the period
 	buyers        = 50_000
 )
 
@@ -40,7 +40,7 @@ var (
 	shopTags    = []string{"express", "gift", "b2b", "fragile", "returning", "voucher"}
 )
 
-// shopAttributes are the search attributes of these runs. Campaign is on one run of 5,000.
+// shopAttributes are the search attributes of these runs. The attribute Campaign is set in one of 5,000 runs.
 var shopAttributes = map[string]string{
 	"Buyer": engine.AttributeKeyword, "Region": engine.AttributeKeyword, "Tags": engine.AttributeKeywordList,
 	"Amount": engine.AttributeDouble, "Items": engine.AttributeInt, "OrderedAt": engine.AttributeTime,
@@ -54,7 +54,7 @@ type keptRun struct {
 	task   *engine.Activity // ready for a worker, in half of the open runs
 }
 
-// keptNumber returns run n out of all runs at a time.
+// keptNumber returns run n of all runs; the last run starts at the given time.
 func keptNumber(n, all int, now time.Time) keptRun {
 	r := rand.New(rand.NewPCG(uint64(n), 7)) //nolint:gosec // nothing is to be kept secret
 	pick := func(of []string) string { return of[r.IntN(len(of))] }
@@ -110,7 +110,7 @@ func keptNumber(n, all int, now time.Time) keptRun {
 // keptID returns the workflow ID of run n.
 func keptID(kind string, n int) string { return fmt.Sprintf("%s-%07d", kind, n) }
 
-// The columns that a run fills, by table.
+// keptColumns lists the columns that a run fills, by table.
 var keptColumns = []struct {
 	table   string
 	columns []string
@@ -167,8 +167,8 @@ func (k keptRun) rows() ([4][][]any, error) {
 	return rows, nil
 }
 
-// createRuns creates these runs directly in the store, since the app would need hours. The app has none of them in
-// memory, as after a start.
+// createRuns inserts these runs directly into the store, because the app would need hours to run them. None of them is
+// in the app's caches, as after a restart.
 func createRuns(ctx context.Context, n *node, size int, report func(there int)) error {
 	for name, typ := range shopAttributes {
 		_, err := n.app.Broker().CreateSearchAttribute(ctx, keptNamespace, protocol.SearchAttribute{Name: name, Type: typ})

@@ -45,7 +45,7 @@ func (a *arrivals) takeAll() map[string][]time.Duration {
 	return all
 }
 
-// Kinds of waiting times: for the first and the next activity of a workflow, without and with a session.
+// These are the kinds of waiting times: for the first and the next activity of a workflow, without and with a session.
 const (
 	started     = "started"
 	plainFirst  = "plain first"
@@ -56,8 +56,8 @@ const (
 	heldVisits  = "visit session"
 )
 
-// registerLatency adds the workflows of the latency scenarios. Theirs is the time of day, which a workflow must not use
-// for anything else.
+// registerLatency adds the workflows of the latency scenarios. They read the machine's clock, which workflow code must
+// otherwise never do.
 func registerLatency(r *worker.Registry, a *arrivals, entered chan<- struct{}) {
 	r.Workflow("start", func(_ workflow.Context, asked int64) error {
 		a.add(started, asked)
@@ -134,8 +134,8 @@ func paced(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, nil
 }
 
-// visits runs workflows one after the other, with a session and without in turn, and measures how long an activity of
-// theirs is waited for in either.
+// visits runs workflows one after the other, alternately with and without a session, and measures how long their
+// activities wait in both cases.
 func visits(held, plain string) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		c := watch(&n.app.Dispatch().Hub)
@@ -154,8 +154,8 @@ func visits(held, plain string) func(context.Context, *node, int) (sample, error
 	}
 }
 
-// crowded runs workflows one after the other, alone and while tasks are blocked by a session, in turns: so a change of
-// the machine's speed is in both.
+// crowded runs workflows one after the other, alternately without other tasks and while a session blocks other tasks,
+// so that a change of the machine's speed affects both.
 func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()

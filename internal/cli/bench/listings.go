@@ -36,7 +36,7 @@ func (s *seeker) run() keptRun { return keptNumber(s.IntN(s.size), s.size, s.now
 
 func (s *seeker) buyer() string { return s.run().values["Buyer"].(string) } //nolint:forcetypeassert // it is made so
 
-// ago returns the time after which a fraction of the runs' whole period lies.
+// ago returns the time before the end of the runs' period by a fraction of the period.
 func (s *seeker) ago(part float64) string {
 	return s.now.Add(-time.Duration(float64(keptFor) * part)).UTC().Format(time.RFC3339)
 }
@@ -157,7 +157,7 @@ func searches() []search {
 	}
 }
 
-// Pages of a listing that are measured.
+// These are the pages of a listing that are measured.
 const (
 	firstPage = "page 1"
 	deepPage  = "a deep page"
@@ -176,7 +176,7 @@ func listings() (parts []growingPart) {
 		}
 		for _, way := range ways {
 			ops := fixed(100, 5)
-			switch way { // reaching the page, or failing to, takes long
+			switch way { // reaching the page takes long
 			case deepPage:
 				ops = fixed(10, 3)
 			case wholePage:
@@ -208,7 +208,7 @@ func listings() (parts []growingPart) {
 // slowestTwentieth returns the 95th percentile of the duration in milliseconds.
 func slowestTwentieth(s sample) float64 { return millis(percentile(s.each, 95)) }
 
-// search lists as often as that, over HTTP, one after the other.
+// search sends the given number of listing requests over HTTP, one after the other.
 func (n *node) search(ctx context.Context, s search, way string, size, ops int) (sample, error) {
 	hc := httpClient(1)
 	defer hc.CloseIdleConnections()
@@ -225,7 +225,8 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 	if err != nil || len(newest.Workflows) == 0 {
 		return sample{}, fmt.Errorf("the database has no runs: %w", err)
 	}
-	now := newest.Workflows[0].StartedAt.Time               // of the runs, which may be from an earlier measurement
+	// Latest start of the runs, which may be from an earlier measurement.
+	now := newest.Workflows[0].StartedAt.Time
 	seek := &seeker{rand.New(rand.NewPCG(1, 2)), size, now} //nolint:gosec // nothing is to be kept secret
 	all := sample{each: make([]time.Duration, ops)}
 	for i := range ops {
@@ -239,7 +240,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 			}
 		}
 		_, took, err := list(q)
-		if err != nil && !tooBroad(err) { // this is measured as well: the search used its whole time budget
+		if err != nil && !tooBroad(err) { // a broad search is measured as well: it used its whole time budget
 			return all, fmt.Errorf("%s: %w", q.Get("query"), err)
 		}
 		all.each[i], all.elapsed = took, all.elapsed+took
@@ -249,7 +250,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 
 func tooBroad(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonQueryTooBroad }
 
-// deepen moves the query to a page behind many others, or to the last page.
+// deepen moves the query to a page after many others, or to the last page.
 func deepen(q url.Values, list func(url.Values) (protocol.ListResponse, time.Duration, error)) error {
 	q.Set("page_size", "200")
 	defer q.Set("page_size", fmt.Sprint(listPage))

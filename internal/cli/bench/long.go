@@ -50,7 +50,7 @@ func registerLong(r *worker.Registry, p *passages) {
 }
 
 // oneLongRun measures one run of ops sequential activities: the processor time of a step near the end of the run and
-// near its beginning. Each duration is that of a step.
+// near its beginning. Each returned duration is that of one step.
 func oneLongRun(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()

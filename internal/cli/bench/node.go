@@ -37,13 +37,13 @@ type nodeOptions struct {
 	workers  int    // 1 when 0
 	apps     int    // number of apps on one database, each with a worker on a separate queue; 0: 1
 	database string // database of apps after the first
-	// file that contains the location of its filled database; empty: the database is removed with the node
+	// file that contains the location of the node's filled database; empty: the database is removed with the node
 	kept     string
 	queue    string // queue of the worker; empty: the default
 	sessions int    // maximum number of sessions of a worker; 0: 10
 	quick    bool   // quick check with smaller sizes
 	program  []string
-	more     func(*worker.Registry) // registrations in addition to the workflows of the scenarios
+	more     func(*worker.Registry) // further registrations besides the workflows of the scenarios
 	log      zerolog.Logger
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Number of events in the replayed history, also for quick measurements.
+// This is the number of events in the replayed history, also for quick measurements.
 const (
 	replayed      = 50_000
 	replayedQuick = 2_000
@@ -89,5 +89,5 @@ func (n *node) history(ctx context.Context, id string) (all []history.Event, err
 // seconds returns the time of an operation.
 func seconds(s sample) float64 { return percentile(s.each, 50).Seconds() }
 
-// last returns the time until the last operation, in seconds.
+// last returns the time until the last operation ended, in seconds.
 func last(s sample) float64 { return percentile(s.each, 100).Seconds() }

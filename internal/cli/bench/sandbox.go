@@ -21,24 +21,24 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// Names of processes and handlers of the sandbox benchmark.
+// These are the names of processes and handlers of the sandbox benchmark.
 const (
 	echoName     = "sojourn-frame-echo" // first argument of the process that only echoes frames
 	echoActivity = "sojourn.bench.echo" // Go handler that returns its argument
-	bare         = "frames"             // a process that only echoes frames, in place of a runtime
+	bare         = "frames"             // shown as the runtime of the process that only echoes frames
 )
 
 // SandboxOptions of a measurement of executors.
 type SandboxOptions struct {
 	Runtimes []string // names as in sandbox.Runtime…; empty: all available ones
 	Levels   []string // process, confined; empty: both
-	Cgroup   string   // sandbox.CgroupNone: executors without control groups, where there could be some
+	Cgroup   string   // sandbox.CgroupNone: executors without control groups, even if the machine supports them
 	Quick    bool     // fewer calls, for a quick check
 	Progress func(done, all int, what string)
 	Log      zerolog.Logger
 }
 
-// SandboxResult is the result of one kind of call in one runtime at one level, or of the echo of frames.
+// SandboxResult is the result of one kind of call in one runtime at one level, or of the process that echoes frames.
 type SandboxResult struct {
 	Runtime string  `json:"runtime"` // "frames" for the echo
 	Level   string  `json:"level,omitempty"`
@@ -46,7 +46,7 @@ type SandboxResult struct {
 	N       int     `json:"n"`
 	P50     float64 `json:"p50_ms"`
 	P99     float64 `json:"p99_ms"`
-	// processor time of the worker for each call, its executor's not counted
+	// processor time of the worker for each call, without that of the executor
 	CPU     float64 `json:"worker_cpu_ms_per_call"`
 	Skipped string  `json:"skipped,omitempty"` // why there are no figures
 	Cores   int     `json:"cores"`
@@ -101,7 +101,7 @@ type sandboxCase struct {
 	cold     bool // every call starts an executor
 	n, quick int
 	input    any
-	after    time.Duration // of an echo of frames: it works for this long before it responds, as handlers do
+	after    time.Duration // the process that echoes frames works for this long before it responds, as handlers do
 }
 
 // sandboxCases have inputs as in real programs: lists of records with short names, numbers, nested lists and text.
@@ -154,7 +154,7 @@ func RunSandbox(ctx context.Context, o SandboxOptions) ([]SandboxResult, error) 
 	if err != nil {
 		return results, fmt.Errorf("echo of frames: %w", err)
 	}
-	sandbox.Native[echoActivity] = echo // the executors of this process have it too
+	sandbox.Native[echoActivity] = echo // the executors of this process also register it
 	defer delete(sandbox.Native, echoActivity)
 	for _, rt := range o.Runtimes {
 		for _, level := range o.Levels {
@@ -179,7 +179,7 @@ func measureRuntime(
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	handlers := filepath.Join(dir, "handlers")
 	if err := errors.Join(
-		os.Chmod(dir, 0o755), os.Mkdir(handlers, 0o755), // users of executors get there
+		os.Chmod(dir, 0o755), os.Mkdir(handlers, 0o755), // executors with other users can read the folder
 		os.WriteFile(filepath.Join(handlers, "echo-node.mjs"), []byte("export const main = (input) => input;\n"), 0o644),
 		os.WriteFile(filepath.Join(handlers, "echo-python.py"), []byte("def main(input, ctx):\n    return input\n"), 0o644),
 	); err != nil {
@@ -241,7 +241,7 @@ func measureRuntime(
 	return results, nil
 }
 
-// measureCalls runs the calls of one case after a few warm-up calls. It does not measure before, except for the
+// measureCalls runs the calls of one case after a few warm-up calls. Warm-up calls are not measured, except for the
 // processor time of a cold start.
 func measureCalls(c sandboxCase, quick bool, before, call func() error) (SandboxResult, error) {
 	n := c.n
@@ -249,7 +249,7 @@ func measureCalls(c sandboxCase, quick bool, before, call func() error) (Sandbox
 		n = c.quick
 	}
 	r := SandboxResult{Case: c.name, N: n, Cores: runtime.NumCPU(), Go: runtime.Version()}
-	for range max(1, n/10) { // until the runtime has compiled hot code
+	for range max(1, n/10) { // so that the runtime has compiled hot code
 		if err := errors.Join(before(), call()); err != nil {
 			return r, err
 		}
@@ -349,7 +349,7 @@ func startFramePeer(ctx context.Context) (*framePeer, error) {
 	return p, nil
 }
 
-// call sends a body and waits until it is back.
+// call sends a body and waits until it receives the body again.
 func (p *framePeer) call(body []byte, after time.Duration) error {
 	h := frame.Header{T: frame.Invoke, ID: "1", Attempt: int(after.Microseconds())}
 	head, err := frame.AppendHead(p.buf[:0], &frame.Frame{Header: h, Body: body}, frame.DefaultLimits)

@@ -21,7 +21,8 @@ const day = 24 * time.Hour
 func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	name := "due-" + ulid.Make().String()
 	began := time.Now()
-	// Twice the time that the first few need, so that all schedules exist in time, also on a slow disk.
+	// Estimate the time to create all schedules as twice the time that the first few need, so that all exist before
+	// they are due, even on a slow disk.
 	trial := min(ops, 200)
 	create := func(from, to int, due time.Time) error {
 		next := make(chan int, to-from)

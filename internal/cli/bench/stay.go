@@ -15,7 +15,7 @@ import (
 
 func nothing(context.Context) error { return nil }
 
-// filled returns the kept database for this node, if it exists with all measured data.
+// filled returns the stored database for this node, if it exists with all measured data.
 func (n *node) filled() (database string, there bool) {
 	if n.kept == "" {
 		return "", false
@@ -24,7 +24,7 @@ func (n *node) filled() (database string, there bool) {
 	return strings.TrimSpace(string(raw)), err == nil
 }
 
-// place creates the folder of its file.
+// place creates the folder of the file with the location.
 func (n *node) place() error {
 	if n.kept == "" {
 		return nil
@@ -46,7 +46,7 @@ func (n *node) place() error {
 	return remove(context.Background())
 }
 
-// stays keeps the filled database for later measurements.
+// stays stores the location of the filled database for later measurements.
 func (n *node) stays() error {
 	if n.kept == "" {
 		return nil
@@ -57,7 +57,7 @@ func (n *node) stays() error {
 		if err != nil {
 			return err
 		}
-		database = path.Base(u.Path) // without the server, whose address and password may have changed by then
+		database = path.Base(u.Path) // without the server's address and password, which may change
 	}
 	n.drop = nothing
 	return os.WriteFile(n.kept, []byte(database+"\n"), 0o600)

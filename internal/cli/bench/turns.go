@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Two costs that differ by a few percent cannot be compared by measuring one after the other: meanwhile the machine,
-// the heap or the database changes by more than that.
+// Two costs that differ by a few percent cannot be compared by measuring one after the other: between the measurements,
+// the speed of the machine, the heap or the database may change by more than that.
 
 // inTurns measures the processor time of operations with and without a feature in pairs of short turns. The order
 // within a pair alternates. Garbage is collected before each turn, so that no turn pays for another's garbage.
@@ -35,7 +35,7 @@ func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all samp
 	return all, nil
 }
 
-// counted is many with the processor time.
+// counted is like many, and also returns the processor time.
 func counted(ops, atOnce int, do func() error) (sample, error) {
 	runtime.GC()
 	before := cpuTime()

@@ -19,7 +19,8 @@ func decode(raw []byte) (any, error) {
 	return v, err
 }
 
-// Match says where a value is not what a pattern asks for; nil when it fits. In a pattern
+// Match returns an error that names the first part of a value that does not match a pattern; nil if the value matches.
+// In a pattern
 //
 //	a scalar or null     is that value; numbers are equal when their values are
 //	an object            has these members; the value may have more

@@ -40,7 +40,7 @@ type Result struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// The outcomes of a case.
+// These are the outcomes of a case.
 const (
 	Passed  = "passed"
 	Failed  = "failed"
@@ -211,7 +211,7 @@ func (r *runner) answered(ctx context.Context, s Step, vars map[string]any) erro
 	}
 }
 
-// during sends a step's request and runs its Meanwhile steps while the server holds it.
+// during sends a step's request and runs its Meanwhile steps while the request waits at the server.
 func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answer, error) {
 	if len(s.Meanwhile) == 0 {
 		return r.send(ctx, s.Request, vars)
@@ -231,7 +231,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 		if err := r.step(ctx, inner, vars); err != nil {
 			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.requestLine(vars), err)
 			select {
-			case early := <-sentRequests: // the response may have arrived because of that
+			case early := <-sentRequests: // the response may have arrived while the error occurred
 				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)
 			default:
 				return answer{}, err

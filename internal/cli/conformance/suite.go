@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// The parts a case may belong to.
+// These are the parts to which a case may belong.
 const (
 	Contract = "contract" // behaviour that published clients rely on
 	Sojourn  = "sojourn"  // extensions of Sojourn
@@ -65,8 +65,8 @@ type Request struct {
 	Path    string             `json:"path"`
 	Headers map[string]*string `json:"headers,omitempty"`
 	Body    json.RawMessage    `json:"body,omitempty"`
-	Text    *string            `json:"text,omitempty"`   // a body that is no JSON
-	Repeat  *Repeat            `json:"repeat,omitempty"` // a body as long as this
+	Text    *string            `json:"text,omitempty"`   // a body that is not JSON
+	Repeat  *Repeat            `json:"repeat,omitempty"` // a generated body of a given length
 	// disconnect after this number of server-sent events; the body of the response is their list
 	Events int `json:"events,omitempty"`
 }
@@ -135,7 +135,7 @@ func Load(files fs.FS, dir string) ([]Case, error) {
 	return all, nil
 }
 
-// fill replaces ${name} by the values of variables. In JSON text a variable stands inside a string; "${name}" alone
+// fill replaces ${name} by the values of variables. In JSON text, a variable may occur inside a string; "${name}" alone
 // becomes the variable's value of any type.
 func fill(text string, vars map[string]any) (string, error) {
 	var b strings.Builder

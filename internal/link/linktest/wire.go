@@ -115,7 +115,7 @@ type link interface {
 	String() string
 }
 
-// Between puts a wire before a connection.
+// Between returns a connection whose calls pass through a wire first.
 func Between[C interface {
 	protocol.WorkerConnection
 	link

@@ -76,7 +76,7 @@ func run(ctx context.Context, addr string, o socketio.Options) error {
 	return errors.Join(engine.Close(closing), socket.Close(closing), server.Shutdown(closing))
 }
 
-// servers are the two that are tested: without the packets of Socket.IO, and with them.
+// servers returns the two tested servers: plain Engine.IO, and Socket.IO.
 func servers(o socketio.Options) (engine, socket *socketio.Server) {
 	o.Failed = func(_ *socketio.Socket, err error) { fmt.Fprintln(os.Stderr, err) }
 	engine, socket = socketio.NewEngine(o, echo), socketio.NewServer(o)

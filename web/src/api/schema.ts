@@ -469,20 +469,20 @@ export interface components {
         };
         /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         Policy: {
-            /** @description The delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            /** @description The delays before the second, third, … attempt; the last one repeats; an empty list means no delay. */
             backoff_seconds: number[];
-            /** @description Counts the first attempt too; nil means unlimited. */
+            /** @description The maximum number of attempts, including the first; nil: unlimited. */
             max_attempts: null | number;
-            /** @description Error types that end it at once, compared as exact strings. */
+            /** @description Error types after which no attempt follows, compared as exact strings. */
             non_retryable_error_types: string[];
         };
         /** @description The retry policy of an activity, child or schedule, on the wire and in the store. It is never changed after its first use: replayers compare the recorded policy with their own. */
         PolicyRequest: {
-            /** @description The delays before the second, third, … attempt; the last one repeats, none means no delay. */
+            /** @description The delays before the second, third, … attempt; the last one repeats; an empty list means no delay. */
             backoff_seconds?: number[] | null;
-            /** @description Counts the first attempt too; nil means unlimited. */
+            /** @description The maximum number of attempts, including the first; nil: unlimited. */
             max_attempts?: null | number;
-            /** @description Error types that end it at once, compared as exact strings. */
+            /** @description Error types after which no attempt follows, compared as exact strings. */
             non_retryable_error_types?: string[] | null;
         };
         /** @description The limit of waiting queries and its usage. */
@@ -1675,7 +1675,7 @@ export interface components {
             /** @description that of worker_session, or "default" */
             task_queue?: string;
             worker_session?: components["schemas"]["SessionOptionsRequest"];
-            /** @description if omitted or null, the app generates an ID; an empty ID is rejected */
+            /** @description omitted or null: the app generates an ID; an empty ID is rejected */
             workflow_id?: null | string;
         };
         /** @description Replaces all settings: an absent member restores the worker's own setting. */
