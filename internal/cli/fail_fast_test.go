@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 	"time"
 
@@ -11,6 +12,20 @@ import (
 
 func registerFailFast(r *worker.Registry) {
 	r.Workflow("fail-fast.turns", failFastTurns)
+	r.Workflow("fail-fast.idle", failFastIdle)
+}
+
+// failFastIdle runs one step in a fail-fast session, and another one after a signal.
+func failFastIdle(ctx workflow.Context, session string) error {
+	in := workflow.WithActivity(ctx, workflow.ActivityOptions{Session: session, SessionFailFast: true})
+	if _, err := workflow.Execute[bool](in, stormTurn, "before the signal"); err != nil {
+		return err
+	}
+	if err := workflow.Signal(ctx, "go").Receive(ctx, nil); err != nil {
+		return err
+	}
+	_, err := workflow.Execute[bool](in, stormTurn, "after the signal")
+	return err
 }
 
 // failFastTurns runs sequential steps in a fail-fast session until a step reports that it was the last.
@@ -24,7 +39,8 @@ func failFastTurns(ctx workflow.Context, session string) (turns int, err error) 
 	return turns, nil
 }
 
-// The owner of fail-fast sessions is killed at default settings: another process has all of them within 12 seconds.
+// The owner of fail-fast sessions is killed at default settings, while activities run in half of the sessions and the
+// others are idle: another process has all of them within 12 seconds.
 func TestFailFastSessionsOfAKilledProcess(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"sqlite", "postgres"} {
@@ -38,9 +54,26 @@ func TestFailFastSessionsOfAKilledProcess(t *testing.T) {
 				s.runs[id] = s.client.start(id, "fail-fast.turns", id).RunID
 			}
 			s.resume()
+			idle := map[string]string{}
+			for i := range 8 {
+				id := fmt.Sprint("fail-fast-idle-", i)
+				idle[id] = s.client.start(id, "fail-fast.idle", id).RunID
+				s.runs[id] = idle[id]
+			}
+			until(t, "the idle sessions wait for a signal", func() bool {
+				for id := range idle {
+					if k := s.client.describe(id).WaitKind; k == nil || *k != "signal" {
+						return false
+					}
+				}
+				return true
+			})
 			s.begins("w2")
 			s.node["w1"].kill()
 			killed := time.Now()
+			for id := range idle {
+				s.client.must(http.MethodPost, "/api/workflows/"+id+"/signal/go", map[string]any{}, nil)
+			}
 			var last time.Time
 			until(t, "the other worker has all sessions", func() bool {
 				first := map[string]time.Time{}
@@ -61,7 +94,7 @@ func TestFailFastSessionsOfAKilledProcess(t *testing.T) {
 				s.client.completed(session, run)
 			}
 			took := last.Sub(killed)
-			t.Logf("%d busy sessions were taken over within %.1f s", len(s.runs), took.Seconds())
+			t.Logf("%d sessions, half of them idle, were taken over within %.1f s", len(s.runs), took.Seconds())
 			if took > 12*time.Second+3*time.Second { // what a busy machine may add
 				t.Errorf("the takeover took %s", took)
 			}

@@ -302,6 +302,14 @@ func affinity(v protocol.SessionView) string {
 	return fmt.Sprintf("%s; other workers may acquire it after %d s", v.Affinity, v.FallbackAfter)
 }
 
+// takeover describes the leases of a fail-fast session.
+func takeover(v protocol.SessionView) string {
+	if !v.FailFast {
+		return ""
+	}
+	return fmt.Sprintf("fail-fast: leases of at most %s, renewed every %s", protocol.FailFastLease, protocol.FailFastRenewal)
+}
+
 func (p *program) showSession(a sessionResponse) error {
 	v := a.Session
 	err := p.facts(
@@ -314,6 +322,7 @@ func (p *program) showSession(a sessionResponse) error {
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d running, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
 		fact{"lease expires", leaseEnd(v)},
+		fact{"takeover", takeover(v)},
 		fact{"session expires", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
 		fact{"ended", v.EndedReason},

@@ -87,6 +87,7 @@ function Session({ session: s }: { session: SessionView }) {
         <Fact name="Lease expires in">
           <LeaseLeft session={s} align="start" />
         </Fact>
+        {s.fail_fast && <Fact name="Takeover">fail-fast: leases of at most 10 s, renewed every 3 s</Fact>}
         <Fact name={isOver(s) ? "Ended" : "Time to live"}>
           {isOver(s) ? <When value={s.closed_at} form="both" /> : s.ttl_expires_at ? <TtlLeft session={s} /> : <Plain>unlimited</Plain>}
         </Fact>
