@@ -118,7 +118,7 @@ func Scenarios() [][2]string {
 		{"P7", "time from the start of a workflow to the first line of its code, at 500 a second"},
 		{"P8", "time of one workflow of 1,000 parallel activities"},
 		{"P9", "time that a session adds until an activity begins: the first activity of the session, and a later one"},
-		{"P10", "statements a second for the leases of 10,000 sessions that 200 workers hold"},
+		{"P10", "statements a second and CPU for the leases of 10,000 sessions that 200 workers hold, plain and fail-fast"},
 		{
 			"P11",
 			"statements a minute, processor time and memory of an app at rest: 100,000 workflows sleep, beside a worker in its " +

@@ -87,6 +87,10 @@ func scenarios() []scenario {
 	several := func(workers int) func(*nodeOptions) {
 		return func(o *nodeOptions) { o.worker, o.workers = "in-process", workers }
 	}
+	holders := func(o *nodeOptions) {
+		rest := atRest(o.quick)
+		o.worker, o.workers, o.sessions = "in-process", rest.workers, rest.sessions/rest.workers*6/5
+	}
 	return append([]scenario{
 		{
 			id: "P1", transport: "store", unit: "completions/s", only: "sqlite", n: 40_000, quick: 4_000,
@@ -128,10 +132,12 @@ func scenarios() []scenario {
 		},
 		{
 			id: "P10", transport: "in-process", unit: "statements/s", n: 60, quick: 30, rests: true, most: 3,
-			figure: statementsASecond, options: func(o *nodeOptions) {
-				rest := atRest(o.quick)
-				o.worker, o.workers, o.sessions = "in-process", rest.workers, rest.sessions/rest.workers*6/5
-			}, measure: heldSessions,
+			figure: statementsASecond, more: []figure{{"% of a core", ofACore}}, options: holders, measure: heldSessions,
+		},
+		{
+			id: "P10", transport: "in-process", unit: "statements/s, fail-fast", n: 60, quick: 30, rests: true, most: 3,
+			figure: statementsASecond, more: []figure{{"% of a core, fail-fast", ofACore}}, options: holders,
+			measure: heldFailFast,
 		},
 		{
 			id: "P11", transport: "in-process", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,

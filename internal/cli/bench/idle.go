@@ -59,16 +59,20 @@ func registerIdle(r *worker.Registry, there func()) {
 		there()
 		return workflow.Sleep(ctx, long)
 	})
-	r.Workflow("holder", func(ctx workflow.Context) error {
-		s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
-		if err != nil {
-			return err
+	hold := func(o workflow.SessionOptions) func(workflow.Context) error {
+		return func(ctx workflow.Context) error {
+			s, err := workflow.StartSession(ctx, o)
+			if err != nil {
+				return err
+			}
+			if err := s.Execute(ctx, "take").Get(ctx, nil); err != nil {
+				return err
+			}
+			return workflow.Sleep(ctx, long)
 		}
-		if err := s.Execute(ctx, "take").Get(ctx, nil); err != nil {
-			return err
-		}
-		return workflow.Sleep(ctx, long)
-	})
+	}
+	r.Workflow("holder", hold(workflow.SessionOptions{}))
+	r.Workflow("fail-fast-holder", hold(workflow.SessionOptions{FailFast: true}))
 	r.Activity("take", func(context.Context) error {
 		there()
 		return nil
@@ -110,6 +114,11 @@ func pause(ctx context.Context, d time.Duration) error {
 // leases and heartbeats of workers. The first call acquires the sessions.
 func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
 	return stay(ctx, n, ops, "holder", atRest(n.quick).sessions)
+}
+
+// heldFailFast is like heldSessions, with fail-fast sessions.
+func heldFailFast(ctx context.Context, n *node, ops int) (sample, error) {
+	return stay(ctx, n, ops, "fail-fast-holder", atRest(n.quick).sessions)
 }
 
 // asleep measures an app with sleeping workflows and one worker in its process.
