@@ -3,6 +3,7 @@ package cli_test
 import (
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -68,6 +69,11 @@ func TestFailFastSessionsOfAKilledProcess(t *testing.T) {
 				}
 				return true
 			})
+			viewer := env{"SOJOURN_APP_URL": s.client.base, "SOJOURN_TOKEN": s.client.token}
+			code, out, err := run(t, t.TempDir(), viewer, "sessions", "describe", "fail-fast-0")
+			if code != 0 || !strings.Contains(out, "fail-fast: leases of at most 10s, renewed every 3s") {
+				t.Errorf("exit %d: %s%s", code, out, err)
+			}
 			s.begins("w2")
 			s.node["w1"].kill()
 			killed := time.Now()
