@@ -262,3 +262,19 @@ func ExampleWorkflow_History() {
 		fmt.Println(event.Sequence, event.Time, event.Type)
 	}
 }
+
+// The headers of a context accompany all requests with it. Workflow code reads them with workflow.Headers.
+func ExampleWithHeaders() {
+	ctx := client.WithHeaders(context.Background(), map[string]string{"tenant": "acme"})
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	run, err := app.Start(ctx, "order", client.Args{7}, client.StartOptions{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := run.Signal(ctx, "paid"); err != nil {
+		log.Fatal(err)
+	}
+}

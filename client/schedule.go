@@ -90,12 +90,13 @@ type ScheduleAction struct {
 	WorkflowID       string
 	Queue            string // empty: "default"
 	BusinessKey      string
-	Memo             map[string]any // of the runs
-	SearchAttributes map[string]any // of the runs
-	ExecutionTimeout time.Duration  // of a workflow
-	RunTimeout       time.Duration  // of a workflow
-	ReusePolicy      ReusePolicy    // of the workflow ID of a closed run, for a backfill; empty: RejectReuse
-	ConflictPolicy   ConflictPolicy // of a workflow ID whose run is open, for a backfill; empty: FailOnConflict
+	Memo             map[string]any    // of the runs
+	SearchAttributes map[string]any    // of the runs
+	Headers          map[string]string // of the runs, as in [StartOptions]
+	ExecutionTimeout time.Duration     // of a workflow
+	RunTimeout       time.Duration     // of a workflow
+	ReusePolicy      ReusePolicy       // of the workflow ID of a closed run, for a backfill; empty: RejectReuse
+	ConflictPolicy   ConflictPolicy    // of a workflow ID whose run is open, for a backfill; empty: FailOnConflict
 
 	// The fields below are options of an activity, as in [ActivityOptions].
 	Retry           *RetryPolicy
@@ -118,6 +119,7 @@ func (a ScheduleAction) wire() (out *protocol.ScheduleAction, err error) {
 		BusinessKey: a.BusinessKey, ExecutionTimeout: protocol.Timeout(seconds(a.ExecutionTimeout)),
 		RunTimeout:  protocol.Timeout(seconds(a.RunTimeout)),
 		ReusePolicy: string(a.ReusePolicy), ConflictPolicy: string(a.ConflictPolicy),
+		Headers: a.Headers,
 	}
 	if out.ActivityOptions, err = (ActivityOptions{
 		Retry: a.Retry, StartToClose: a.StartToClose, ScheduleToClose: a.ScheduleToClose,

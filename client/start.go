@@ -55,6 +55,9 @@ type StartOptions struct {
 	BusinessKey      string         // text by which people find the run, at most 255 bytes
 	Memo             map[string]any // values that are shown with the run
 	SearchAttributes map[string]any // values by which lists filter
+	// Headers accompany the request: the workflow or activity reads them. They are added to those of [WithHeaders]. At
+	// most 32, of 8 KiB together.
+	Headers map[string]string
 
 	// IdempotencyKey identifies the request, at most 255 bytes: a repeated start with the same key returns the run that
 	// it started, whatever the policies, even if the run has closed. Empty: a new key.
@@ -157,13 +160,15 @@ func rawValues(name string, values map[string]any) (json.RawMessage, error) {
 }
 
 // start returns the request of a start.
-func (o StartOptions) start(workflowType string, args []any) (in protocol.StartRequest, err error) {
+func (o StartOptions) start(
+	ctx context.Context, workflowType string, args []any,
+) (in protocol.StartRequest, err error) {
 	in = protocol.StartRequest{
 		WorkflowID: o.WorkflowID, WorkflowType: workflowType, TaskQueue: o.Queue, BusinessKey: o.BusinessKey,
 		ReusePolicy: string(o.ReusePolicy), ConflictPolicy: string(o.ConflictPolicy),
 		ExecutionTimeout: seconds(o.ExecutionTimeout), RunTimeout: seconds(o.RunTimeout), StartDelay: seconds(o.Delay),
 		Priority: o.Priority, FairnessKey: o.FairnessKey, FairnessWeight: o.FairnessWeight, BuildID: o.BuildID,
-		IdempotencyKey: o.IdempotencyKey,
+		IdempotencyKey: o.IdempotencyKey, Headers: headersOf(ctx, o.Headers),
 	}
 	if in.Input, err = rawArgs(args); err != nil {
 		return in, err
@@ -176,14 +181,17 @@ func (o StartOptions) start(workflowType string, args []any) (in protocol.StartR
 }
 
 // request returns the request of an activity run.
-func (o ActivityOptions) request(activityType string, args []any) (in protocol.ActivityRequest, err error) {
-	s, err := o.start(activityType, args)
+func (o ActivityOptions) request(
+	ctx context.Context, activityType string, args []any,
+) (in protocol.ActivityRequest, err error) {
+	s, err := o.start(ctx, activityType, args)
 	if err != nil {
 		return in, err
 	}
 	in = protocol.ActivityRequest{
 		WorkflowID: s.WorkflowID, ActivityType: activityType, TaskQueue: s.TaskQueue, Input: s.Input,
 		StartDelay: s.StartDelay, Priority: s.Priority, FairnessKey: s.FairnessKey, FairnessWeight: s.FairnessWeight,
+		Headers:     s.Headers,
 		BusinessKey: s.BusinessKey, Memo: s.Memo, SearchAttributes: s.SearchAttributes, ReusePolicy: s.ReusePolicy,
 		ConflictPolicy: s.ConflictPolicy, IdempotencyKey: s.IdempotencyKey,
 	}
@@ -254,7 +262,7 @@ func (o *SessionOptions) wire(id string) *protocol.SessionOptions {
 //
 // The function [Start] checks the types of the argument and of the result.
 func (c *Client) Start(ctx context.Context, workflowType string, args []any, o StartOptions) (*Workflow, error) {
-	in, err := o.start(workflowType, args)
+	in, err := o.start(ctx, workflowType, args)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +280,7 @@ func (c *Client) Start(ctx context.Context, workflowType string, args []any, o S
 func (c *Client) StartActivity(
 	ctx context.Context, activityType string, args []any, o ActivityOptions,
 ) (*Workflow, error) {
-	in, err := o.request(activityType, args)
+	in, err := o.request(ctx, activityType, args)
 	if err != nil {
 		return nil, err
 	}
@@ -290,7 +298,7 @@ func (c *Client) StartActivity(
 func (c *Client) StartAndWait(
 	ctx context.Context, workflowType string, args []any, o StartOptions,
 ) (RunInfo, error) {
-	in, err := o.start(workflowType, args)
+	in, err := o.start(ctx, workflowType, args)
 	if err != nil {
 		return RunInfo{}, err
 	}

@@ -23,6 +23,9 @@ type UpdateOptions struct {
 	// update that the first one sent; with other content the reason of the error is ReasonRequestConflict. Empty: a new
 	// ID.
 	RequestID string
+	// Headers accompany the update; its handler reads them. They are added to those of [WithHeaders]. At most 32, of
+	// 8 KiB together.
+	Headers map[string]string
 }
 
 // StartUpdate sends an update and returns once the workflow has accepted it, without waiting for its result. If a
@@ -35,6 +38,7 @@ func (w *Workflow) StartUpdate(ctx context.Context, name string, args []any, o U
 	}
 	u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
 		UpdateName: name, Input: raw, RequestID: o.RequestID, WaitFor: protocol.WaitAccepted, WaitTimeout: new(int64(60)),
+		Headers: headersOf(ctx, o.Headers),
 	}}
 	if o.RequestID == "" {
 		u.request.RequestID = apiclient.RequestID()

@@ -17,7 +17,7 @@ import (
 func (c *Client) SignalWithStart(
 	ctx context.Context, workflowType string, args []any, signal string, signalArgs []any, o StartOptions,
 ) (*Workflow, error) {
-	in, err := o.start(workflowType, args)
+	in, err := o.start(ctx, workflowType, args)
 	if err != nil {
 		return nil, err
 	}
@@ -45,7 +45,7 @@ func (c *Client) SignalWithStart(
 func (c *Client) UpdateWithStart(
 	ctx context.Context, workflowType string, args []any, update string, updateArgs []any, out any, o StartOptions,
 ) (*Workflow, error) {
-	in, err := o.start(workflowType, args)
+	in, err := o.start(ctx, workflowType, args)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,9 @@ func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 	if err != nil {
 		return err
 	}
-	in := protocol.SignalRequest{SignalName: name, Input: raw, RequestID: apiclient.RequestID()}
+	in := protocol.SignalRequest{
+		SignalName: name, Input: raw, RequestID: apiclient.RequestID(), Headers: headersOf(ctx, nil),
+	}
 	return w.call(ctx, http.MethodPost, w.path("/signal/"+url.PathEscape(name)), in, nil)
 }
 
@@ -88,7 +90,7 @@ func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any)
 	var a struct {
 		Result *payload.Payload `json:"result_envelope"`
 	}
-	in := protocol.QueryRequest{QueryName: name, Input: raw}
+	in := protocol.QueryRequest{QueryName: name, Input: raw, Headers: headersOf(ctx, nil)}
 	if err := w.call(ctx, http.MethodPost, w.path("/query/"+url.PathEscape(name)), in, &a); err != nil {
 		return err
 	}
@@ -113,7 +115,7 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	}
 	u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
 		UpdateName: name, Input: raw, RequestID: apiclient.RequestID(), WaitFor: protocol.WaitCompleted,
-		WaitTimeout: new(int64(60)),
+		WaitTimeout: new(int64(60)), Headers: headersOf(ctx, nil),
 	}}
 	return u.Result(ctx, out)
 }

@@ -16,6 +16,7 @@ type call struct {
 	reads bool          // the goroutine of the call reads the frames of the executor
 
 	lastHeartbeat []byte // heartbeat details of an earlier attempt, sent before the call; nil: none
+	headers       []byte // headers of the activity as a JSON object, sent before the call; nil: none
 
 	suspect bool // the call ran with others in an executor that ended
 

@@ -65,7 +65,7 @@ func (ex *executor) begin(
 ) (*call, error) {
 	c := &call{
 		hooks: hooks, done: make(chan struct{}), cancelled: ctx.Done(), deadline: inv.Deadline, suspect: inv.Suspect,
-		lastHeartbeat: inv.LastHeartbeat,
+		lastHeartbeat: inv.LastHeartbeat, headers: inv.Headers,
 	}
 	f := frame.Frame{Header: frame.Header{
 		T: frame.Invoke, Activity: inv.Activity, Entry: inv.Entry, Export: inv.Export, Attempt: inv.Attempt, Keys: inv.Keys,
@@ -105,7 +105,7 @@ func (ex *executor) begin(
 	if inv.Export == "" { // an export is not a call of the handler
 		f.Body = ex.writeShared(h, inv.Input)
 	}
-	if needs || others || len(f.Body)+len(c.lastHeartbeat) > bigFrame {
+	if needs || others || len(f.Body)+len(c.lastHeartbeat)+len(c.headers) > bigFrame {
 		later := f
 		// Sending may block, and the caller must enforce its own deadline.
 		ex.sendAsync(func() { ex.deliver(c, &later, b) })
@@ -120,6 +120,9 @@ func (ex *executor) deliver(c *call, f *frame.Frame, b *bundle) {
 	err := ex.load(b)
 	if err == nil && len(c.lastHeartbeat) > 0 {
 		err = ex.send(frame.Frame{Header: frame.Header{T: frame.LastHeartbeat, ID: c.id}, Body: c.lastHeartbeat})
+	}
+	if err == nil && len(c.headers) > 0 {
+		err = ex.send(frame.Frame{Header: frame.Header{T: frame.Headers, ID: c.id}, Body: c.headers})
 	}
 	if err == nil {
 		err = ex.sendFrame(f)

@@ -134,6 +134,14 @@ func (i inside) LastHeartbeat() json.RawMessage {
 	return h.Details
 }
 
+// Headers returns the headers of the activity, which the worker sent with the call.
+func (i inside) Headers() (h map[string]string) {
+	if len(i.inv.Headers) > 0 {
+		_ = json.Unmarshal(i.inv.Headers, &h) // the worker encoded them
+	}
+	return h
+}
+
 // outward converts the error of an activity to the error types that an executor can send to its worker.
 func outward(ctx context.Context, inv sandbox.Invocation, err error) error {
 	if errors.Is(err, activity.ErrSessionLost) && inv.Session != nil {

@@ -24,7 +24,7 @@ func (c caller) lived(id string) (run string) {
 	c.t.Helper()
 	run = c.want(201, "POST", "/api/workflows", `{"workflow_id":"`+id+
 		`","workflow_type":"t","task_queue":"q","input":["é😀",1.5],
-		"memo":{"m":1},"search_attributes":{"K":"`+id+`"},"business_key":"b"}`).text("run_id")
+		"memo":{"m":1},"headers":{"tenant":"é"},"search_attributes":{"K":"`+id+`"},"business_key":"b"}`).text("run_id")
 	c.want(
 		201, "POST", "/api/worker/register",
 		`{"worker_id":"w","task_queue":"q","supported_workflow_types":["t"],"supported_activity_types":["a"]}`,
@@ -150,7 +150,7 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, "default"}
 		run := c.want(
-			201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q","input":[10,999]}`,
+			201, "POST", "/api/workflows", `{"workflow_id":"long","workflow_type":"t","task_queue":"q","input":[10,999],"headers":{"tenant":"acme"}}`,
 		).text("run_id")
 		c.want(
 			201, "POST", "/api/worker/register",
@@ -174,7 +174,8 @@ func TestAHistoryOf10000EventsPagesCompressesExportsReplaysAndImports(t *testing
 				`{"lease_owner":"w","workflow_task_attempt":1,"commands":[`+commands+`]}`)
 		}
 		for i := range 10 {
-			decide(noted + `{"type":"schedule_activity","activity_type":"add","arguments":` + encoded([]any{i, 1}) + `}`)
+			decide(noted + `{"type":"schedule_activity","activity_type":"add","arguments":` +
+				encoded([]any{i, 1}) + `,"headers":{"tenant":"acme"}}`)
 			task := c.want(
 				200, "POST", "/api/worker/activity-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":30}`,
 			).body["task"].(map[string]any)

@@ -47,7 +47,7 @@ func (b *Broker) startCron(ctx context.Context, in protocol.StartRequest) (proto
 		Namespace: in.Namespace, ID: in.WorkflowID, Spec: &spec, Action: &protocol.ScheduleAction{
 			WorkflowType: in.WorkflowType, TaskQueue: in.TaskQueue, Input: in.Input, BusinessKey: in.BusinessKey, Memo: in.Memo,
 			SearchAttributes: in.SearchAttributes, ExecutionTimeout: protocol.Timeout(in.ExecutionTimeout),
-			RunTimeout: protocol.Timeout(in.RunTimeout),
+			RunTimeout: protocol.Timeout(in.RunTimeout), Headers: in.Headers,
 		},
 	})
 	// The duplicate policy of a second start applies to the schedule, which has the workflow ID of the start.

@@ -41,7 +41,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 	if err := run.CheckHasCode("queries"); err != nil {
 		return protocol.QueryResponse{}, err
 	}
-	q := querytask.NewTask(protocol.KindQuery, run, in.QueryName, "")
+	q := querytask.NewTask(protocol.KindQuery, run, in.QueryName, "", in.Headers)
 	if err := b.checkQueryWorker(ctx, &q); err != nil {
 		return protocol.QueryResponse{}, err
 	}
@@ -128,7 +128,7 @@ func (b *Broker) queryTask(ctx context.Context, q *store.Question, paged bool) (
 		TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID, Namespace: q.Namespace,
 		WorkflowType: q.Type, QueryName: q.Name,
 		PayloadCodec: payload.Codec, WorkflowArguments: args, QueryArguments: payload.Payload{Blob: q.Arguments},
-		Events:      events,
+		Headers: q.Headers, Events: events,
 		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner,
 		LeaseExpiresAt: history.At(q.Until),
 	}, err

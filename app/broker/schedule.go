@@ -226,7 +226,7 @@ func (b *Broker) scheduledRun(ns, id string, a protocol.ScheduleAction) (s sched
 			Namespace: ns, WorkflowID: id, WorkflowType: a.WorkflowType, TaskQueue: a.TaskQueue, Input: a.Input,
 			BusinessKey: a.BusinessKey, Memo: a.Memo,
 			SearchAttributes: a.SearchAttributes, ExecutionTimeout: int64(a.ExecutionTimeout), RunTimeout: int64(a.RunTimeout),
-			ReusePolicy: a.ReusePolicy, ConflictPolicy: a.ConflictPolicy, Identity: "schedule",
+			ReusePolicy: a.ReusePolicy, ConflictPolicy: a.ConflictPolicy, Identity: "schedule", Headers: a.Headers,
 		})
 		return s, err
 	}

@@ -24,15 +24,17 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)); err != nil {
+	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)+int(in.Headers.Size())); err != nil {
 		return protocol.CommandReceipt{}, err
 	}
 	learned := !b.opt.Shared
 	may := func(run *engine.Run) error { return b.checkSignal(&run.Head, in.SignalName, learned) }
 	order := externalCommand{
 		target: in.Target, requestID: in.RequestID, quotas: true, may: may, what: "signal " + in.SignalName + " " + value,
-		input: engine.SignalRun{Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
-		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
+		input: engine.SignalRun{
+			Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
+		},
+		fill: func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
 	for {
 		r, err := b.command(ctx, order)

@@ -70,7 +70,7 @@ const shortestPage = 16 << 10
 
 // activityBytes returns the size of an activity task as it is sent; workflowBytes does so for a workflow task.
 func activityBytes(t *protocol.ActivityTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Unseen)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + int(t.Headers.Size()) + history.SizeOf(t.Unseen)
 	if t.Session != nil {
 		n += len(t.Session.Arguments.Blob)
 	}
@@ -78,7 +78,7 @@ func activityBytes(t *protocol.ActivityTask) int {
 }
 
 func workflowBytes(t *protocol.WorkflowTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + history.SizeOf(t.Events)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + int(t.Headers.Size()) + history.SizeOf(t.Events)
 	if a := t.Resume.SignalArguments; a != nil {
 		n += len(a.Blob)
 	}
@@ -127,13 +127,13 @@ func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 	for i := range events {
 		switch d := events[i].Data.(type) {
 		case *history.ActivityScheduled:
-			steps, bytes = steps+1, bytes+len(d.Arguments)
+			steps, bytes = steps+1, bytes+len(d.Arguments)+int(d.Headers.Size())
 		case *history.ChildWorkflowScheduled:
 			return nil
 		case *history.ActivityCompleted:
 			bytes += len(d.Result)
 		case *history.SignalReceived:
-			bytes += len(d.Value)
+			bytes += len(d.Value) + int(d.Headers.Size())
 		}
 	}
 	// With many activities, sending the events with each would cost more than the one workflow task that they may save.
@@ -214,7 +214,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,
 		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO, Suspect: a.Suspect != nil,
-		LastHeartbeat: a.LastHeartbeat,
+		LastHeartbeat: a.LastHeartbeat, Headers: a.Headers,
 	}
 	// Deadlines are times of the app's clock, like the end of the lease. The worker converts them to its own clock.
 	if a.StartToClose > 0 {
@@ -318,7 +318,7 @@ func (b *Broker) workflowTask(
 	}
 	if seen == 0 && len(all) > 0 && all[0].Seq == 1 { // a worker with the run in its cache has the first event
 		if s, ok := all[0].Data.(*history.WorkflowStarted); ok {
-			t.Arguments = payload.Payload{Blob: s.Arguments}
+			t.Arguments, t.Headers = payload.Payload{Blob: s.Arguments}, s.Headers
 		}
 	}
 	resume(t, h.Task.Cause, all)

@@ -35,7 +35,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)); err != nil {
+	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)+int(in.Headers.Size())); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
 	r, err := b.acceptUpdate(ctx, in, value, nil)

@@ -45,7 +45,9 @@ func (b *Broker) acceptUpdate(
 		}
 		r, err := b.command(ctx, externalCommand{
 			target: in.Target, requestID: in.RequestID, quotas: true, what: "update " + in.UpdateName + " " + value, may: may,
-			input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity},
+			input: engine.AcceptUpdate{
+				Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
+			},
 		})
 		var u *notValidated
 		switch {
@@ -53,7 +55,7 @@ func (b *Broker) acceptUpdate(
 			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "update", err)
 		// The workers are known and declare a validator: run it now, outside of any transaction.
 		case u.known:
-			err = b.validate(ctx, &u.head, in.UpdateName, value)
+			err = b.validate(ctx, &u.head, in.UpdateName, value, in.Headers)
 			approved = u.head.ID
 		default:
 			err = b.loadWorkers(ctx, u.head.Namespace, u.head.Queue)
@@ -94,12 +96,14 @@ type notValidated struct {
 func (*notValidated) Error() string { return "the update was not judged yet" }
 
 // validate sends an update to a worker for validation. It returns nil if the worker accepts the update.
-func (b *Broker) validate(ctx context.Context, h *engine.Head, name, value string) error {
+func (b *Broker) validate(
+	ctx context.Context, h *engine.Head, name, value string, headers history.Headers,
+) error {
 	unavailable := func(format string, args ...any) error {
 		return protocol.Refuse(protocol.ReasonValidatorWorker, format, args...).With("update_name", name).
 			With("retryable", true)
 	}
-	q := querytask.NewTask(protocol.KindValidation, h, name, value)
+	q := querytask.NewTask(protocol.KindValidation, h, name, value, headers)
 	ok, err := b.hasQueryWorker(ctx, &q)
 	if err != nil {
 		return err
@@ -159,7 +163,7 @@ func (b *Broker) validationTask(ctx context.Context, q *store.Question, paged bo
 		Kind: protocol.KindValidation, TaskID: q.ID, Attempt: q.Attempt, WorkflowID: q.WorkflowID, RunID: q.RunID,
 		Namespace: q.Namespace, WorkflowType: q.Type,
 		UpdateName: q.Name, PayloadCodec: payload.Codec, WorkflowArguments: args,
-		UpdateArguments: payload.Payload{Blob: q.Arguments}, Events: events,
+		UpdateArguments: payload.Payload{Blob: q.Arguments}, Headers: q.Headers, Events: events,
 		TotalEvents: q.LastSeq, NextPageToken: next, RunStatus: q.RunStatus, TaskQueue: q.Queue, LeaseOwner: q.Owner,
 		LeaseExpiresAt: history.At(q.Until),
 	}, err

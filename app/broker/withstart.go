@@ -57,7 +57,7 @@ func (b *Broker) SignalWithStart(
 	learned := !b.opt.Shared
 	o := startInput{
 		what: "signal " + in.SignalName + " " + value, size: len(value),
-		input: engine.SignalRun{Name: in.SignalName, Value: value, Identity: in.Identity},
+		input: engine.SignalRun{Name: in.SignalName, Value: value, Identity: in.Identity, Headers: in.Headers},
 		check: func(run *engine.Head) (bool, error) { return false, b.checkSignal(run, in.SignalName, learned) },
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
@@ -94,7 +94,7 @@ func (b *Broker) UpdateWithStart(
 	declared := b.workers.Declarations(in.Namespace)
 	o := startInput{
 		what: "update " + in.UpdateName + " " + value, size: len(value),
-		input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, Identity: in.Identity},
+		input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, Identity: in.Identity, Headers: in.Headers},
 		check: func(run *engine.Head) (later bool, err error) {
 			return checkUpdate(declared, run, in.UpdateName, learned)
 		},
@@ -115,6 +115,7 @@ func (b *Broker) UpdateWithStart(
 	update := protocol.UpdateRequest{
 		Target:     protocol.Target{Namespace: in.Namespace, WorkflowID: started.Start.WorkflowID},
 		UpdateName: in.UpdateName, WaitFor: in.WaitFor, WaitTimeout: in.WaitTimeout, Identity: in.Identity,
+		Headers: in.Headers,
 	}
 	if started.Command == nil {
 		if in.IdempotencyKey != "" {
@@ -163,7 +164,7 @@ func (b *Broker) startWith(ctx context.Context, in protocol.StartRequest, o star
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return startedWith{}, err
 	}
-	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)+o.size); err != nil {
+	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)+o.size+2*int(in.Headers.Size())); err != nil {
 		return startedWith{}, err
 	}
 	badName := engine.CheckStartNames(in)

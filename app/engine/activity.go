@@ -29,7 +29,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		StartToClose: int64(c.StartToClose), ScheduleToStart: int64(c.ScheduleToStart),
 		ScheduleToClose: int64(c.ScheduleToClose), Heartbeat: int64(c.Heartbeat),
 		MaxBlamed: c.MaxBlamedLosses, CancellationPolicy: c.CancellationPolicy, Parallel: c.Parallel,
-		SessionID: c.SessionID,
+		SessionID: c.SessionID, Headers: c.Headers,
 	}
 	if c.SessionDefinition != nil {
 		d.SessionDefinition = c.SessionDefinition.Name

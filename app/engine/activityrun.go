@@ -26,7 +26,7 @@ func DecideActivityRun(in Start, c protocol.Command, w Environment, now time.Tim
 		Kind: history.KindActivity, WorkflowType: c.ActivityType, WorkflowID: r.WorkflowID, RunID: in.RunID,
 		RunNumber: in.Number, TaskQueue: r.TaskQueue, Arguments: c.Arguments.Blob, BusinessKey: r.BusinessKey,
 		Priority: DefaultPriority, FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, Memo: r.Memo,
-		SearchAttributes: r.SearchAttributes, Identity: r.Identity,
+		SearchAttributes: r.SearchAttributes, Identity: r.Identity, Headers: r.Headers,
 	}
 	if in.Reuses {
 		started.ChainRunID = in.RunID

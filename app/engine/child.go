@@ -47,6 +47,7 @@ type Child struct {
 
 	Memo             json.RawMessage `json:"memo,omitempty"` // stored only with a retry policy, like Attributes
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	Headers          history.Headers `json:"headers,omitempty"` // stored only with a retry policy, too
 	history.Parallel
 }
 
@@ -115,8 +116,8 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 		Child: st.childRef(seq, &child), TaskQueue: child.Queue, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
 		ExecutionTimeout: int64(c.ExecutionTimeout), RunTimeout: int64(c.RunTimeout), Deadline: child.Deadline, Memo: memo,
-		SearchAttributes: attributes,
-		Parallel:         c.Parallel,
+		SearchAttributes: attributes, Headers: c.Headers,
+		Parallel: c.Parallel,
 	})
 	if use.refusal != "" {
 		st.emit(&history.ChildRunFailed{ChildEnded: history.ChildEnded{
@@ -134,7 +135,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	if child.Shared {
 		return nil
 	}
-	child.Memo, child.SearchAttributes = memo, attributes
+	child.Memo, child.SearchAttributes, child.Headers = memo, attributes, c.Headers
 	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}, child, c.Arguments.Blob, 0)
 	if use.replaces != nil {
 		st.d.Spawn[len(st.d.Spawn)-1].Replaces = use.replaces.ID
@@ -230,6 +231,7 @@ func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Durat
 			RunTimeout:       c.RunTimeout,
 			ExecutionTimeout: c.ExecutionTO, Priority: &priority, FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
 			StartDelay: int64(delay / time.Second), Memo: c.Memo, SearchAttributes: c.SearchAttributes,
+			Headers: c.Headers,
 		},
 	})
 }
@@ -491,7 +493,7 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 		}
 	}
 	if d.RetryPolicy != nil {
-		c.Arguments, c.Memo, c.SearchAttributes = d.Arguments, d.Memo, d.SearchAttributes
+		c.Arguments, c.Memo, c.SearchAttributes, c.Headers = d.Arguments, d.Memo, d.SearchAttributes, d.Headers
 	}
 	s.Children.Put(d.Sequence, c)
 }

@@ -158,7 +158,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 			Namespace: st.Namespace, WorkflowID: st.WorkflowID, WorkflowType: st.Type, TaskQueue: st.Queue,
 			BusinessKey: st.BusinessKey,
 			Memo:        st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
-			FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
+			FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight, Headers: c.Headers,
 		},
 	}
 	if c.WorkflowType != "" {

@@ -68,7 +68,7 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SignalApplied:
 		s.Waits.Delete(d.Sequence)
 	case *history.UpdateAccepted:
-		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments})
+		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments, Headers: d.Headers})
 	case *history.UpdateApplied:
 		s.updateApplied(d)
 	case *history.UpdateCompleted:
@@ -189,7 +189,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
-	s.ArgumentBytes = int64(len(d.Arguments))
+	s.ArgumentBytes = int64(len(d.Arguments)) + d.Headers.Size()
 	s.NameRules, s.Chain = d.NameRules, d.ChainRunID
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{
@@ -260,7 +260,7 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
 		MaxBlamed: d.MaxBlamed, Policy: d.CancellationPolicy, Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
-		Bytes: int64(len(d.Arguments)),
+		Bytes: int64(len(d.Arguments)) + d.Headers.Size(), Headers: d.Headers,
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy
@@ -317,7 +317,7 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 // signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may depend on the
 // signal. A signal without a wait stays in Signals and wakes no code, since no code waits for it.
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
-	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}
+	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers}
 	s.Signals.Put(e.Seq, sig)
 	s.wakeConditions(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
 	for k, w := range s.Waits.All() {

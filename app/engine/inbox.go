@@ -309,12 +309,14 @@ func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
 
 // signalReceived returns the event of an inherited signal.
 func signalReceived(s Signal) *history.SignalReceived {
-	return &history.SignalReceived{SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value)}
+	return &history.SignalReceived{
+		SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value), Headers: s.Headers,
+	}
 }
 
 func sizeOf(signals []Signal) (n int) {
 	for _, s := range signals {
-		n += len(s.Value)
+		n += len(s.Value) + int(s.Headers.Size())
 	}
 	return n
 }

@@ -27,6 +27,7 @@ type Message struct {
 	FromSeq    int64              `json:"from_seq"` // key of the message in the sender's table
 	Name       string             `json:"name,omitempty"`
 	Value      string             `json:"value,omitempty"`
+	Headers    history.Headers    `json:"headers,omitempty"` // of a signal
 	Reason     string             `json:"reason,omitempty"`
 	Run        string             `json:"run,omitempty"`
 	Number     int64              `json:"number,omitempty"`
@@ -54,7 +55,10 @@ func (m Message) Input() Input {
 	case CloseChild:
 		return m.closing()
 	}
-	return SignalRun{Name: m.Name, Value: m.Value, RequestID: StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun}
+	return SignalRun{
+		Name: m.Name, Value: m.Value, RequestID: StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun,
+		Headers: m.Headers,
+	}
 }
 
 // Delivered returns the decision that removes a delivered message from the undelivered messages of the run.

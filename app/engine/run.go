@@ -289,7 +289,7 @@ type Activity struct {
 	FirstReady history.Time `json:"first_ready,omitzero"`
 	// how many times in a row it was returned without having been started
 	Returned int   `json:"returned,omitempty"`
-	Bytes    int64 `json:"bytes,omitempty"` // size of its arguments
+	Bytes    int64 `json:"bytes,omitempty"` // size of its arguments and headers
 	Delivery int64 `json:"delivery,omitempty"`
 	Attempt  int   `json:"attempt,omitempty"` // number of the attempt as users see it
 	Failures int   `json:"failures,omitempty"`
@@ -317,11 +317,12 @@ type Activity struct {
 	// SetUpAt is when the worker last reported a set-up of the session in the running attempt; zero: never.
 	SetUpAt history.Time `json:"set_up_at,omitzero"`
 	// New is true if the current delivery is the first one of the session's epoch.
-	New         bool   `json:"new,omitempty"`
-	Policy      string `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
-	Cancel      bool   `json:"cancel,omitempty"` // the worker was asked to stop the attempt
-	LastFailure string `json:"last_failure,omitempty"`
-	LastStack   string `json:"last_stack,omitempty"` // shortened stack trace of the last failure
+	New         bool            `json:"new,omitempty"`
+	Headers     history.Headers `json:"headers,omitempty"`
+	Policy      string          `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
+	Cancel      bool            `json:"cancel,omitempty"` // the worker was asked to stop the attempt
+	LastFailure string          `json:"last_failure,omitempty"`
+	LastStack   string          `json:"last_stack,omitempty"` // shortened stack trace of the last failure
 	// version of the code, from the outcome that is being recorded
 	CodeVersion string         `json:"-"`
 	Lost        []history.Lost `json:"lost,omitempty"` // lost deliveries, at most 10
@@ -360,9 +361,10 @@ func (w *Wait) answered(seq int64, sig Signal) {
 
 // Signal is a signal that was received and not handled yet.
 type Signal struct {
-	Name  string `json:"name"`
-	ID    string `json:"id,omitempty"`
-	Value string `json:"value,omitempty"`
+	Name    string          `json:"name"`
+	ID      string          `json:"id,omitempty"`
+	Value   string          `json:"value,omitempty"`
+	Headers history.Headers `json:"headers,omitempty"`
 }
 
 // Fork returns a copy of s that can be changed without changing s. Every decision works on a fork, so a decision that

@@ -20,6 +20,7 @@ type SignalRun struct {
 	Value     string
 	RequestID string
 	Identity  string
+	Headers   history.Headers
 }
 
 func (in SignalRun) decide(st *step) error {
@@ -46,7 +47,7 @@ func (in SignalRun) decide(st *step) error {
 func (st *step) receive(in SignalRun) {
 	e := st.emit(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
-		RequestID: in.RequestID, Identity: in.Identity,
+		RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
 	})
 	st.satisfied()
 	for k, t := range st.Timers.All() {
@@ -123,12 +124,14 @@ func (st *step) sendSignal(c protocol.Command, seq int64) {
 		// The task that sends the signal has not seen it, so the event must not have the task's ID.
 		task, seen := st.task, st.seen
 		st.task, st.seen = "", 0
-		st.receive(SignalRun{Name: c.SignalName, Value: c.Arguments.Blob, Identity: "workflow " + st.WorkflowID})
+		st.receive(SignalRun{
+			Name: c.SignalName, Value: c.Arguments.Blob, Identity: "workflow " + st.WorkflowID, Headers: c.Headers,
+		})
 		st.task, st.seen = task, seen
 		return
 	}
 	st.d.Outbox = append(st.d.Outbox, Message{
 		Kind: "signal", Namespace: st.Namespace, WorkflowID: c.WorkflowID, FromRun: st.ID, FromSeq: seq, Name: c.SignalName,
-		Value: c.Arguments.Blob,
+		Value: c.Arguments.Blob, Headers: c.Headers,
 	})
 }

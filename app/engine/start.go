@@ -28,7 +28,7 @@ func DecideStart(in Start, now time.Time) Decision {
 		WorkflowType: r.WorkflowType, WorkflowID: r.WorkflowID, RunID: in.RunID, RunNumber: in.Number, TaskQueue: r.TaskQueue,
 		Arguments: in.Arguments, BusinessKey: r.BusinessKey, Priority: DefaultPriority, FairnessKey: r.FairnessKey,
 		FairnessWeight: r.FairnessWeight, Memo: r.Memo, SearchAttributes: r.SearchAttributes, Identity: r.Identity,
-		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout, BuildID: in.BuildID,
+		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout, BuildID: in.BuildID, Headers: r.Headers,
 	}
 	if !in.OldNames {
 		started.NameRules = protocol.NameRules
@@ -94,7 +94,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	for _, u := range in.Updates {
 		st.emit(&history.UpdateAccepted{
 			UpdateID: u.ID, UpdateName: u.Name, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments),
-			CarriedFrom: in.ContinuedFrom.ID,
+			Headers: u.Headers, CarriedFrom: in.ContinuedFrom.ID,
 		})
 	}
 	if in.First != nil {

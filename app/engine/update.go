@@ -18,10 +18,11 @@ const UpdateTask = "workflow_update"
 
 // Update is an update that was accepted and is not completed.
 type Update struct {
-	ID        string `json:"id"`
-	Name      string `json:"name"`
-	Arguments string `json:"arguments,omitempty"`
-	Taken     bool   `json:"taken,omitempty"` // its handler has started and will complete the update
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Arguments string          `json:"arguments,omitempty"`
+	Headers   history.Headers `json:"headers,omitempty"`
+	Taken     bool            `json:"taken,omitempty"` // its handler has started and will complete the update
 }
 
 // AcceptUpdate accepts an update. Value is the encoded argument array, or empty.
@@ -30,6 +31,7 @@ type AcceptUpdate struct {
 	Value     string
 	RequestID string
 	Identity  string
+	Headers   history.Headers
 }
 
 func (in AcceptUpdate) decide(st *step) error {
@@ -46,7 +48,7 @@ func (in AcceptUpdate) decide(st *step) error {
 	id := st.eventID("u")
 	st.emit(&history.UpdateAccepted{
 		UpdateID: id, UpdateName: in.Name, Arguments: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID,
-		Identity: in.Identity,
+		Identity: in.Identity, Headers: in.Headers,
 	})
 	st.d.Answer.Outcome, st.d.Answer.Update = "update_accepted", id
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -22,6 +23,7 @@ type Question struct {
 	LastSeq    int64             `json:"last_seq"` // last event of the history that the worker replays
 	Name       string            `json:"name"`     // name of the query or update
 	Arguments  string            `json:"arguments,omitempty"`
+	Headers    history.Headers   `json:"headers,omitempty"`
 	Bytes      int64             `json:"bytes,omitempty"` // size of the task
 
 	Requirements []string `json:"requirements,omitempty"` // capabilities without which a worker cannot run the workflow

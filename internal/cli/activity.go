@@ -57,6 +57,7 @@ func (p *program) runActivity() *cobra.Command {
 			in.WorkflowID, in.TaskQueue, in.DuplicatePolicy = run.WorkflowID, run.TaskQueue, run.DuplicatePolicy
 			in.ReusePolicy, in.ConflictPolicy, in.IdempotencyKey = run.ReusePolicy, run.ConflictPolicy, run.IdempotencyKey
 			in.BusinessKey, in.Memo, in.SearchAttributes = run.BusinessKey, run.Memo, run.SearchAttributes
+			in.Headers = run.Headers
 			in.Priority, in.FairnessKey, in.FairnessWeight = run.Priority, run.FairnessKey, run.FairnessWeight
 			if len(args) > 1 {
 				if in.Input, err = p.array(c, "ARGUMENTS", args[1]); err != nil {

@@ -105,7 +105,7 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 
 // scheduleFlags holds the flags that define a schedule; only flags that were set are sent.
 type scheduleFlags struct {
-	cron, every                             []string
+	cron, every, headers                    []string
 	zone, kind, queue, input, overlap, note string
 	activity, reuse, conflict               string
 	limits                                  activityLimits
@@ -123,6 +123,7 @@ func (s *scheduleFlags) register(p *program, c *cobra.Command) {
 	s.limits.flags(c)
 	f.StringVar(&s.queue, "queue", "", "task queue of the started run; default: default")
 	f.StringVar(&s.input, "input", "", inputHelp)
+	headerFlag(c, &s.headers)
 	f.StringVar(
 		&s.overlap, "overlap", "", "overlap policy: skip, buffer_one, buffer_all, allow_all, cancel_other or terminate_other; default: skip",
 	)
@@ -206,14 +207,17 @@ func (s *scheduleFlags) action(p *program, c *cobra.Command) (*protocol.Schedule
 	case s.kind != "" && s.activity != "":
 		return nil, usageError{errors.New("a schedule starts a workflow (--type) or an activity (--activity), not both")}
 	case s.kind == "" && s.activity == "" &&
-		(given("queue") || given("input") || given("reuse-policy") || given("conflict-policy")):
+		(given("queue") || given("input") || given("header") || given("reuse-policy") || given("conflict-policy")):
 		return nil, usageError{
-			errors.New("--queue, --input, --reuse-policy and --conflict-policy require --type or --activity"),
+			errors.New("--queue, --input, --header, --reuse-policy and --conflict-policy require --type or --activity"),
 		}
 	case s.kind == "" && s.activity == "":
 		return nil, nil
 	}
 	var err error
+	if a.Headers, err = headers(s.headers); err != nil {
+		return nil, err
+	}
 	a.Input, err = p.arguments(c, s.input)
 	return a, err
 }

@@ -2,11 +2,14 @@ package cli
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oklog/ulid/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -14,6 +17,7 @@ import (
 type starting struct {
 	run              protocol.StartRequest
 	memo, attributes string
+	headers          []string
 	priority         int
 	existing         bool
 }
@@ -25,6 +29,7 @@ func (s *starting) flags(c *cobra.Command) {
 	f.StringVar(&s.run.BusinessKey, "business-key", "", "business key, such as an order number")
 	f.StringVar(&s.memo, "memo", "", "memo, a JSON object that is stored with the run")
 	f.StringVar(&s.attributes, "search-attributes", "", "search attributes, a JSON object")
+	headerFlag(c, &s.headers)
 	f.BoolVar(&s.existing, "use-existing", false, "return the open run with this workflow ID, if one exists")
 	f.StringVar(
 		&s.run.ReusePolicy, "reuse-policy", "",
@@ -48,6 +53,9 @@ func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest
 	if run.SearchAttributes, err = p.document(c, "search-attributes", s.attributes); err != nil {
 		return run, err
 	}
+	if run.Headers, err = headers(s.headers); err != nil {
+		return run, err
+	}
 	if c.Flags().Changed("priority") {
 		run.Priority = &s.priority
 	}
@@ -63,6 +71,29 @@ func (s *starting) read(p *program, c *cobra.Command) (run protocol.StartRequest
 		run.DuplicatePolicy = protocol.ConflictUseExisting
 	}
 	return run, nil
+}
+
+// headerFlag adds the flag for headers to a command.
+func headerFlag(c *cobra.Command, to *[]string) {
+	c.Flags().StringArrayVar(to, "header", nil, "header as NAME=VALUE; may be repeated")
+}
+
+// headers returns the headers of a request from the values of the flag.
+func headers(values []string) (history.Headers, error) {
+	var h history.Headers
+	for _, pair := range values {
+		name, value, ok := strings.Cut(pair, "=")
+		switch _, repeated := h[name]; {
+		case !ok || name == "":
+			return nil, usageError{fmt.Errorf("--header requires NAME=VALUE, not %q", pair)}
+		case repeated:
+			return nil, usageError{fmt.Errorf("--header %s is set twice", name)}
+		case h == nil:
+			h = history.Headers{}
+		}
+		h[name] = value
+	}
+	return h, nil
 }
 
 // startTimes holds the flags with durations of the commands that start a workflow.

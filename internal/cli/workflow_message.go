@@ -76,6 +76,7 @@ func seconds(flag string, d time.Duration) (int64, error) {
 
 func (p *program) signalWorkflow() *cobra.Command {
 	var run, input, request string
+	var given []string
 	c := runFlag(&cobra.Command{
 		Use: "signal ID NAME", Short: "Send a signal", Args: exactArgs(workflowIDArg, "signal name"),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -84,10 +85,14 @@ func (p *program) signalWorkflow() *cobra.Command {
 				return err
 			}
 			in := protocol.SignalRequest{SignalName: args[1], Input: raw, RequestID: requestID(request)}
+			if in.Headers, err = headers(given); err != nil {
+				return err
+			}
 			return send(p, c, http.MethodPost, runPath(args[0], run)+"/signal/"+url.PathEscape(args[1]), in, p.printReceipt)
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
+	headerFlag(c, &given)
 	c.Flags().StringVar(&request, "request-id", "", "idempotency key: a repeated request with the same ID has no further effect")
 	return c
 }
@@ -98,6 +103,7 @@ func (p *program) printReceipt(r protocol.CommandReceipt) error {
 
 func (p *program) queryWorkflow() *cobra.Command {
 	var run, input string
+	var given []string
 	c := runFlag(&cobra.Command{
 		Use: "query ID NAME", Short: "Query a run and print the result",
 		Args: exactArgs(workflowIDArg, "query name"),
@@ -107,6 +113,9 @@ func (p *program) queryWorkflow() *cobra.Command {
 				return err
 			}
 			in := protocol.QueryRequest{QueryName: args[1], Input: raw}
+			if in.Headers, err = headers(given); err != nil {
+				return err
+			}
 			return send(p, c, http.MethodPost, runPath(args[0], run)+"/query/"+
 				url.PathEscape(args[1]), in, func(a protocol.QueryResponse) error {
 				return p.printJSON(a.Result)
@@ -114,11 +123,13 @@ func (p *program) queryWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
+	headerFlag(c, &given)
 	return c
 }
 
 func (p *program) updateWorkflow() *cobra.Command {
 	var run, input, request, until string
+	var given []string
 	var most time.Duration
 	c := runFlag(&cobra.Command{
 		Use: "update ID NAME", Short: "Send an update, wait for its result and print it",
@@ -135,6 +146,9 @@ func (p *program) updateWorkflow() *cobra.Command {
 			in := protocol.UpdateRequest{
 				UpdateName: args[1], Input: raw, RequestID: requestID(request), WaitFor: until, WaitTimeout: &wait,
 			}
+			if in.Headers, err = headers(given); err != nil {
+				return err
+			}
 			return send(p, c, http.MethodPost, runPath(args[0], run)+"/update/"+
 				url.PathEscape(args[1]), in, func(a protocol.UpdateResponse) error {
 				return p.printUpdate(a)
@@ -142,6 +156,7 @@ func (p *program) updateWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&input, "input", "", inputHelp)
+	headerFlag(c, &given)
 	c.Flags().StringVar(&request, "request-id", "", "idempotency key: a repeated request with the same ID returns the first update")
 	c.Flags().StringVar(&until, "wait-for", protocol.WaitCompleted, "stage to wait for: accepted or completed")
 	c.Flags().DurationVar(&most, "wait-timeout", 30*time.Second, "maximum time to wait, at most 60s")

@@ -73,9 +73,9 @@ type Machine interface {
 	// error.
 	Apply(task *protocol.WorkflowTask, events []history.Event) ([]protocol.Command, error)
 	// Query runs a query handler on the state after the last applied event.
-	Query(name string, args payload.Payload) (payload.Payload, error)
+	Query(name string, args payload.Payload, headers map[string]string) (payload.Payload, error)
 	// Validate runs the validator of an update that is not in the history yet.
-	Validate(name string, args payload.Payload) error
+	Validate(name string, args payload.Payload, headers map[string]string) error
 	// Seen returns the sequence of the last applied event. The events of the next task may start after it.
 	Seen() int64
 	// Unconfirmed counts the commands that the machine has returned, or would return now, and that no applied event

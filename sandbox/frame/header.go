@@ -14,10 +14,12 @@ const (
 	// last_heartbeat: id; body = JSON {details, at, attempt_number} of an earlier attempt. It precedes the invoke frame
 	// with this id, because details may be larger than a header.
 	LastHeartbeat = "last_heartbeat"
-	Cancel        = "cancel"   // id, reason, grace_ms
-	Close         = "close"    // session, reason: runs close hooks; response is Closed
-	Ping          = "ping"     // response is Pong
-	Shutdown      = "shutdown" // the executor exits
+	// headers: id; body = JSON object with the headers of the activity. It precedes the invoke frame with this id.
+	Headers  = "headers"
+	Cancel   = "cancel"   // id, reason, grace_ms
+	Close    = "close"    // session, reason: runs close hooks; response is Closed
+	Ping     = "ping"     // response is Pong
+	Shutdown = "shutdown" // the executor exits
 )
 
 // These are the types of frames from the executor to the worker.

@@ -92,6 +92,15 @@ var behaviours = map[string]behaviour{
 		err := json.Unmarshal(inv.LastHeartbeat, &last)
 		return []any{last.Details, last.At.Unix(), last.Attempt}, err
 	},
+	"headers": func(
+		_ context.Context, _ *executor.Call, inv executor.Invocation, _ payload.Payload,
+	) (any, error) {
+		got := map[string]string{}
+		if inv.Headers == nil {
+			return got, nil
+		}
+		return got, json.Unmarshal(inv.Headers, &got)
+	},
 	"pid": func(context.Context, *executor.Call, executor.Invocation, payload.Payload) (any, error) {
 		return os.Getpid(), nil
 	},

@@ -23,6 +23,7 @@ func Run(t *testing.T, target Target) {
 		{"two sessions share nothing", sessionsApart},
 		{"a handler learns who it is", about},
 		{"a call gets the heartbeat details of an earlier attempt", lastHeartbeat},
+		{"a call gets the headers of its activity", headers},
 		{"calls of a session overlap", overlap},
 		{"getOrCreate makes once", makesOnce},
 		{"missing state is declared and a rebuild goes on in the epoch", declared},
@@ -119,6 +120,23 @@ func lastHeartbeat(t *testing.T, target Target) {
 			t.Errorf("details of %d bytes: got %.100v", len(details), got)
 		}
 		if got := Got[any](t, b.Run(In("s", 1, b.Call("last_heartbeat")))); got != nil {
+			t.Errorf("the next call: got %.100v", got)
+		}
+	}
+}
+
+// A call gets the headers of its activity, also if they are larger than a frame header. The next call in the same
+// executor gets none.
+func headers(t *testing.T, target Target) {
+	b := Open(t, target, sandbox.Options{})
+	for _, value := range []string{"acme", strings.Repeat("ü", 4_000)} {
+		in := In("s", 1, b.Call("headers"))
+		in.Headers = []byte(`{"tenant":"` + value + `","__proto__":"p"}`)
+		got := Got[map[string]any](t, b.Run(in))
+		if len(got) != 2 || got["tenant"] != value || got["__proto__"] != "p" {
+			t.Errorf("headers of %d bytes: got %.100v", len(value), got)
+		}
+		if got := Got[map[string]any](t, b.Run(In("s", 1, b.Call("headers")))); len(got) != 0 {
 			t.Errorf("the next call: got %.100v", got)
 		}
 	}

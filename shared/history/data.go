@@ -37,6 +37,7 @@ type WorkflowStarted struct {
 	FairnessWeight    int             `json:"fairness_weight,omitempty"`
 	Memo              json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes  json.RawMessage `json:"search_attributes,omitempty"`
+	Headers           Headers         `json:"headers,omitempty"`
 	BuildID           string          `json:"build_id,omitempty"`
 	DelayUntil        Time            `json:"delay_until,omitzero"`
 	CarriedSignals    int             `json:"carried_signals,omitempty"`
@@ -82,7 +83,8 @@ type ActivityScheduled struct {
 	MaxBlamed       int      `json:"max_blamed_losses,omitempty"`
 	ExecutionMode   string   `json:"execution_mode,omitempty"` // as in Attempt
 	// CancellationPolicy is the policy of the command; absent: try_cancel.
-	CancellationPolicy string `json:"cancellation_policy,omitempty"`
+	CancellationPolicy string  `json:"cancellation_policy,omitempty"`
+	Headers            Headers `json:"headers,omitempty"`
 	Parallel
 }
 
@@ -206,12 +208,13 @@ type TimerCancelRequested struct {
 
 // SignalReceived records a signal; Value is the argument-array blob exactly as the caller sent it.
 type SignalReceived struct {
-	SignalName   string `json:"signal_name"`
-	SignalID     string `json:"workflow_signal_id,omitempty"`
-	Value        string `json:"value,omitempty"`
-	PayloadCodec string `json:"payload_codec,omitempty"`
-	RequestID    string `json:"request_id,omitempty"`
-	Identity     string `json:"identity,omitempty"`
+	SignalName   string  `json:"signal_name"`
+	SignalID     string  `json:"workflow_signal_id,omitempty"`
+	Value        string  `json:"value,omitempty"`
+	PayloadCodec string  `json:"payload_codec,omitempty"`
+	RequestID    string  `json:"request_id,omitempty"`
+	Identity     string  `json:"identity,omitempty"`
+	Headers      Headers `json:"headers,omitempty"`
 }
 
 // SignalWaitOpened records that the workflow waits for a signal.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/internal/retry"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
@@ -65,6 +66,8 @@ type ActivityRequest struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	// the activity task contains them
+	Headers history.Headers `json:"headers,omitempty"`
 	// fail (default), use-existing; not together with conflict_policy
 	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
 	// as for a workflow
@@ -84,7 +87,7 @@ func (r *ActivityRequest) Start() StartRequest {
 		SearchAttributes: r.SearchAttributes, DuplicatePolicy: r.DuplicatePolicy,
 		ReusePolicy: r.ReusePolicy, ConflictPolicy: r.ConflictPolicy, Priority: r.Priority,
 		FairnessKey: r.FairnessKey, FairnessWeight: r.FairnessWeight, StartDelay: r.StartDelay, Identity: r.Identity,
-		IdempotencyKey: r.IdempotencyKey,
+		IdempotencyKey: r.IdempotencyKey, Headers: r.Headers,
 	}
 	if s.TaskQueue == "" && r.WorkerSession != nil {
 		s.TaskQueue = r.WorkerSession.Queue
@@ -99,7 +102,7 @@ func (r *ActivityRequest) Command(arguments string) Command {
 		RetryPolicy: r.RetryPolicy, StartToClose: r.StartToClose, ScheduleToStart: r.ScheduleToStart,
 		ScheduleToClose: r.ScheduleToClose, Heartbeat: r.Heartbeat, SessionID: r.SessionID, Affinity: r.Affinity,
 		FallbackAfter: r.FallbackAfter, WorkerSession: r.WorkerSession, Requirements: r.Requirements,
-		MaxBlamedLosses: r.MaxBlamedLosses, FailFast: r.FailFast,
+		MaxBlamedLosses: r.MaxBlamedLosses, FailFast: r.FailFast, Headers: r.Headers,
 	}
 }
 

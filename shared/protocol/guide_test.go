@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 func TestGuideStatesTheRequestLimits(t *testing.T) {
@@ -14,6 +15,9 @@ func TestGuideStatesTheRequestLimits(t *testing.T) {
 	docnumbers.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Control-Plane-Version: {}` |", ControlVersion)
 	docnumbers.In(t, "guide/http-api.md", "| `X-Durable-Workflow-Protocol-Version: {}` |", WorkerVersion)
 	docnumbers.In(t, "guide/http-api.md", "A workflow ID is any text of up to {} bytes", MaxWorkflowID)
+
+	docnumbers.In(t, "guide/headers.md", "A request or command may have {} headers, of {} KiB together.", history.MaxHeaders,
+		history.MaxHeaderBytes>>10)
 
 	tag := func(member, name string) string {
 		f, _ := reflect.TypeFor[StartRequest]().FieldByName(member)

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 // Limits of request members are defined only in their tags. The API description is generated from the tags. The broker
@@ -24,6 +26,8 @@ const MaxTaskBytes = 4 << 20
 //	maxItems, each        entries of a list of texts, and bytes of each entry, none of which may be empty
 //	enum                  valid texts, separated by commas
 //	clean                 an error text: it is cleaned (see ErrorText) and not rejected
+//
+// Headers have their limits by their type, without a tag; see [CheckHeaders].
 //
 // Texts must be valid UTF-8 without NUL characters, which some databases cannot store. A zero value of an optional
 // member ("omitempty", "omitzero") counts as absent, and a nil pointer is valid. CheckLimits checks members of embedded
@@ -140,6 +144,10 @@ func (l *limit) check(v reflect.Value, at func(string) string) error {
 		case l.minimum != nil && n < *l.minimum:
 			return Invalid(at(l.name), "must be at least %d", *l.minimum)
 		}
+	case reflect.Map:
+		if h, ok := v.Interface().(history.Headers); ok {
+			return CheckHeaders(h, at(l.name))
+		}
 	case reflect.Slice:
 		if l.maxItems > 0 && v.Len() > l.maxItems {
 			return Invalid(at(l.name), "has more than %d entries", l.maxItems)
@@ -231,6 +239,9 @@ func readLimit(f reflect.StructField) limit {
 		}
 	}
 	l.minimum, l.maximum = number("minimum"), number("maximum")
+	if f.Type == reflect.TypeFor[history.Headers]() {
+		l.limited = true
+	}
 	if text, ok := f.Tag.Lookup("enum"); ok {
 		l.enum, l.limited = strings.Split(text, ","), true
 	}

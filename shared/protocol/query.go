@@ -3,6 +3,7 @@ package protocol
 import (
 	"encoding/json"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
@@ -11,6 +12,7 @@ type QueryRequest struct {
 	Target
 	QueryName string          `json:"query_name" minLength:"1" maxLength:"255"`
 	Input     json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
+	Headers   history.Headers `json:"headers,omitempty"`
 	Identity  string          `json:"-"`
 }
 

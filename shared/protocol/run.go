@@ -33,6 +33,8 @@ type StartRequest struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	// the first event and the tasks of the run contain them
+	Headers history.Headers `json:"headers,omitempty"`
 	// fail (default), use-existing; not together with conflict_policy
 	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
 	// whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed
@@ -102,8 +104,10 @@ type SignalRequest struct {
 	Target
 	SignalName string          `json:"signal_name" minLength:"1" maxLength:"255"`
 	Input      json.RawMessage `json:"input,omitempty"`
-	RequestID  string          `json:"request_id,omitempty" maxLength:"255"`
-	Identity   string          `json:"-"`
+	// not compared with those of an earlier request of the same RequestID
+	Headers   history.Headers `json:"headers,omitempty"`
+	RequestID string          `json:"request_id,omitempty" maxLength:"255"`
+	Identity  string          `json:"-"`
 }
 
 // EndRequest cancels, terminates, repairs or archives a run, or requests its cancellation.

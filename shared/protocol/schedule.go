@@ -41,6 +41,7 @@ type ScheduleAction struct {
 	BusinessKey      string          `json:"business_key,omitempty" maxLength:"255"`
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	Headers          history.Headers `json:"headers,omitempty"` // of the runs
 	ExecutionTimeout Timeout         `json:"execution_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	RunTimeout       Timeout         `json:"run_timeout_seconds,omitempty" minimum:"1" maximum:"315360000"`
 	// whether a backfill fires again for a time whose run has closed: reject (default), allow-after-failure, allow; other
@@ -58,6 +59,7 @@ func (a *ScheduleAction) Activity(namespace, id string) ActivityRequest {
 		Namespace: namespace, WorkflowID: id, ActivityType: a.ActivityType, TaskQueue: a.TaskQueue, Input: a.Input,
 		ActivityOptions: a.ActivityOptions, BusinessKey: a.BusinessKey, Memo: a.Memo, SearchAttributes: a.SearchAttributes,
 		ReusePolicy: a.ReusePolicy, ConflictPolicy: a.ConflictPolicy, Identity: "schedule",
+		Headers: a.Headers,
 	}
 }
 

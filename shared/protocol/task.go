@@ -28,6 +28,8 @@ type WorkflowTask struct {
 	WorkflowType string          `json:"workflow_type"`
 	PayloadCodec string          `json:"payload_codec"` // always "avro"
 	Arguments    payload.Payload `json:"arguments"`     // list of the run's arguments
+	// headers of the run's start; absent without the first event, which contains them as well
+	Headers      history.Headers `json:"headers,omitempty"`
 	RunStatus    string          `json:"run_status"`
 	RunNumber    int64           `json:"run_number,omitempty"`
 	LastSequence int64           `json:"last_history_sequence"`
@@ -90,7 +92,8 @@ type ActivityTask struct {
 	Attempt        int             `json:"attempt_number"`      // 1, 2, 3, …
 	ActivityType   string          `json:"activity_type"`
 	PayloadCodec   string          `json:"payload_codec"`
-	Arguments      payload.Payload `json:"arguments"` // list of arguments
+	Arguments      payload.Payload `json:"arguments"`         // list of arguments
+	Headers        history.Headers `json:"headers,omitempty"` // of the command that scheduled the activity
 	RetryPolicy    *retry.Policy   `json:"retry_policy,omitempty"`
 	TaskQueue      string          `json:"task_queue"`
 	LeaseOwner     string          `json:"lease_owner"`
@@ -179,6 +182,7 @@ type QueryTask struct {
 	PayloadCodec      string          `json:"payload_codec"`
 	WorkflowArguments payload.Payload `json:"workflow_arguments"`
 	QueryArguments    payload.Payload `json:"query_arguments"`
+	Headers           history.Headers `json:"headers,omitempty"` // of the query
 	Events            []history.Event `json:"history_events"`
 	TotalEvents       int64           `json:"total_history_events"`
 	NextPageToken     *string         `json:"next_history_page_token,omitempty"` // only to workers that page
@@ -202,6 +206,7 @@ type ValidationTask struct {
 	PayloadCodec      string          `json:"payload_codec"`
 	WorkflowArguments payload.Payload `json:"workflow_arguments"`
 	UpdateArguments   payload.Payload `json:"update_arguments"`
+	Headers           history.Headers `json:"headers,omitempty"` // of the update
 	Events            []history.Event `json:"history_events"`
 	TotalEvents       int64           `json:"total_history_events"`
 	NextPageToken     *string         `json:"next_history_page_token,omitempty"` // only to workers that page

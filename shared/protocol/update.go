@@ -17,8 +17,10 @@ const (
 // arguments the app rejects it.
 type UpdateRequest struct {
 	Target
-	UpdateName  string          `json:"update_name" minLength:"1" maxLength:"255"`
-	Input       json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
+	UpdateName string          `json:"update_name" minLength:"1" maxLength:"255"`
+	Input      json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
+	// not compared with those of an earlier request of the same RequestID
+	Headers     history.Headers `json:"headers,omitempty"`
 	RequestID   string          `json:"request_id,omitempty" maxLength:"255"`
 	WaitFor     string          `json:"wait_for,omitempty" enum:"accepted,completed"` // accepted (default), completed
 	WaitTimeout *int64          `json:"wait_timeout_seconds,omitempty" minimum:"1"`   // default 30, at most 60

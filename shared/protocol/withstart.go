@@ -3,7 +3,7 @@ package protocol
 import "encoding/json"
 
 // SignalWithStartRequest starts a workflow and sends it a signal, or sends the signal to the open run of the workflow
-// ID. Without a conflict policy, use-existing applies.
+// ID. Without a conflict policy, use-existing applies. Headers apply to the run and to the signal.
 type SignalWithStartRequest struct {
 	StartRequest
 	SignalName  string          `json:"signal_name" minLength:"1" maxLength:"255"`
@@ -25,7 +25,7 @@ type SignalWithStartResponse struct {
 }
 
 // UpdateWithStartRequest starts a workflow and sends it an update, or sends the update to the open run of the workflow
-// ID. Without a conflict policy, use-existing applies.
+// ID. Without a conflict policy, use-existing applies. Headers apply to the run and to the update.
 type UpdateWithStartRequest struct {
 	StartRequest
 	UpdateName  string          `json:"update_name" minLength:"1" maxLength:"255"`

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -42,6 +43,8 @@ type Runtime interface {
 	// LastHeartbeat returns, as JSON, the last details that an earlier attempt of the activity reported; nil if none
 	// did.
 	LastHeartbeat() json.RawMessage
+	// Headers returns the headers of the activity, which callers must not modify.
+	Headers() map[string]string
 	// Log writes a line to the activity's log; level is debug, info, warn or error. Implementations must not block on
 	// the network.
 	Log(level, text string)
@@ -66,6 +69,15 @@ func Info(ctx context.Context) AttemptInfo {
 		return rt.Info()
 	}
 	return AttemptInfo{}
+}
+
+// Headers returns a copy of the headers of the command that scheduled the activity, or of the request that started the
+// activity run. It is empty if there were none, and outside an activity.
+func Headers(ctx context.Context) map[string]string {
+	if rt, ok := FromContext(ctx); ok {
+		return maps.Clone(rt.Headers())
+	}
+	return nil
 }
 
 // Progress is the content of a heartbeat in a form that the dashboard shows; every member is optional.

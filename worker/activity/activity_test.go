@@ -29,6 +29,7 @@ type attempt struct {
 	session *activity.SessionInfo
 	state   *activity.SessionValues
 	last    json.RawMessage
+	headers map[string]string
 	beats   []string
 	lines   []string
 }
@@ -38,6 +39,7 @@ func (a *attempt) Session() *activity.SessionInfo { return a.session }
 func (a *attempt) State() *activity.SessionValues { return a.state }
 func (a *attempt) Log(level, text string)         { a.lines = append(a.lines, level+" "+text) }
 func (a *attempt) LastHeartbeat() json.RawMessage { return a.last }
+func (a *attempt) Headers() map[string]string     { return a.headers }
 func (a *attempt) Heartbeat(p json.RawMessage)    { a.beats = append(a.beats, string(p)) }
 
 func args(t testing.TB, v ...any) payload.Payload {

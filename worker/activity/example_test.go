@@ -176,3 +176,12 @@ func ExampleLogger() {
 	}
 	_ = resize
 }
+
+// The workflow passes the tenant to the activity with workflow.WithHeaders.
+func ExampleHeaders() {
+	charge := func(ctx context.Context) error {
+		activity.Logger(ctx).Info("charging", "tenant", activity.Headers(ctx)["tenant"])
+		return nil
+	}
+	_ = charge
+}

@@ -302,7 +302,7 @@ func (a *app) ask(n int, name string, args ...any) (any, error) {
 	if _, err := m.Apply(a.task(n), a.events[:n]); err != nil {
 		a.t.Fatal(err)
 	}
-	answer, err := m.Query(name, p)
+	answer, err := m.Query(name, p, nil)
 	if err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	if err != nil {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}
-	cmd.WorkflowType = name
+	cmd.WorkflowType, cmd.Headers = name, c.headers
 	if err := c.m.check(cmd); err != nil {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}

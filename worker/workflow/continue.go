@@ -15,7 +15,7 @@ type ContinueOptions struct {
 
 // ContinueAsNew returns an error that a workflow returns to continue as a new run of the same workflow ID with an empty
 // history. Without args the new run gets the arguments of this run. The new run inherits unreceived signals, open
-// updates, memo, search attributes and sessions.
+// updates, memo, search attributes and sessions. It does not inherit headers; see WithHeaders.
 func ContinueAsNew(ctx Context, args ...any) error {
 	return ContinueAsNewWith(ctx, ContinueOptions{}, args...)
 }
@@ -23,7 +23,9 @@ func ContinueAsNew(ctx Context, args ...any) error {
 // ContinueAsNewWith is like ContinueAsNew, but can continue as another workflow type or in another queue.
 func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 	m := ctx.inner().m
-	c := &protocol.Command{Type: protocol.ContinueAsNew, Queue: m.info.Queue, Arguments: m.arguments}
+	c := &protocol.Command{
+		Type: protocol.ContinueAsNew, Queue: m.info.Queue, Arguments: m.arguments, Headers: ctx.inner().headers,
+	}
 	if o.Queue != "" {
 		c.Queue = o.Queue
 	}

@@ -287,3 +287,13 @@ func ExampleLogger() {
 	}
 	_ = order
 }
+
+// The tenant of the caller is passed on to an activity. Without WithHeaders the activity would receive no headers.
+func ExampleWithHeaders() {
+	order := func(ctx workflow.Context) error {
+		tenant := workflow.Headers(ctx)["tenant"]
+		ctx = workflow.WithHeaders(ctx, map[string]string{"tenant": tenant})
+		return workflow.ExecuteActivity(ctx, "charge").Get(ctx, nil)
+	}
+	_ = order
+}

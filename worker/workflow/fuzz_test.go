@@ -78,6 +78,6 @@ func replayAnything(f *testing.F, def *workflow.Definition) {
 				t.Fatal(err)
 			}
 		}
-		_, _ = m.Query("said", payload.Payload{})
+		_, _ = m.Query("said", payload.Payload{}, nil)
 	})
 }

@@ -104,6 +104,18 @@ var textCalls = map[string]func(workflow.Context, string) error{
 	"start_child_workflow attributes": withChild(func(o *workflow.ChildOptions, s string) {
 		o.SearchAttributes = map[string]any{"k": s}
 	}),
+	"schedule_activity headers": func(ctx workflow.Context, s string) error {
+		return opened(workflow.ExecuteActivity(workflow.WithHeaders(ctx, map[string]string{"h": s}), "act"))
+	},
+	"start_child_workflow headers": func(ctx workflow.Context, s string) error {
+		return opened(workflow.StartChild(workflow.WithHeaders(ctx, map[string]string{"h": s}), "child"))
+	},
+	"continue_as_new headers": func(ctx workflow.Context, s string) error {
+		return workflow.ContinueAsNew(workflow.WithHeaders(ctx, map[string]string{"h": s}))
+	},
+	"signal_workflow headers": func(ctx workflow.Context, s string) error {
+		return workflow.SignalWorkflow(workflow.WithHeaders(ctx, map[string]string{"h": s}), "other", "sig")
+	},
 	"attach_child_workflow workflow_id": func(ctx workflow.Context, s string) error {
 		return opened(workflow.AttachChild(ctx, s))
 	},

@@ -388,7 +388,7 @@ func (m *machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 		args = payload.Payload{Blob: d.Arguments}
 	}
 	m.arguments = args
-	ctx := &flow{m: m, scope: m.root}
+	ctx := &flow{m: m, scope: m.root, received: d.Headers}
 	m.begin = func() { m.spawn(func() { m.main(ctx, args) }) }
 	m.inheritedSignals = d.CarriedSignals
 	m.omitted.First = 1
@@ -410,7 +410,7 @@ func (m *machine) beginAfter(e *history.Event) {
 
 // signalled stores a signal for the code. Inherited signals are stored before the code starts.
 func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
-	value := received{payload.Payload{Blob: d.Value}, e.Seq}
+	value := received{payload.Payload{Blob: d.Value}, d.Headers, e.Seq}
 	if m.finished { // the code receives no more signals; the next run may receive this one
 		s := m.signal(d.SignalName)
 		s.values = append(s.values, value)

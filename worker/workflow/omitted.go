@@ -64,7 +64,7 @@ func (m *machine) fetchSignals() {
 		if at < 0 {
 			at = len(s.values)
 		}
-		s.values = slices.Insert(s.values, at, received{payload.Payload{Blob: d.Value}, e.Seq})
+		s.values = slices.Insert(s.values, at, received{payload.Payload{Blob: d.Value}, d.Headers, e.Seq})
 	}
 	if len(events) == 0 {
 		m.fault = fmt.Errorf("%w: run %s: signal %d is missing", replay.ErrGap, m.info.RunID, o.First)

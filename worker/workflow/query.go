@@ -10,8 +10,8 @@ import (
 
 // HandleQuery sets fn as the handler of queries of this name: a func(Context, args…) (result, error). It runs on the
 // workflow's state after its history, on the worker that replays the history, also if the run has closed. Changes that
-// fn makes are discarded. If fn calls functions of this package other than Info, Now and Logger, the query fails with
-// ErrReadOnly.
+// fn makes are discarded. If fn calls functions of this package other than Info, Headers, Now and Logger, the
+// query fails with ErrReadOnly.
 //
 // Set handlers before the code first waits, so that the run can be queried at any time. Setting a handler again
 // replaces it. A function with another signature panics.
@@ -48,7 +48,9 @@ func readOnlyError(what string) error {
 
 // Query runs a query handler on the workflow's state after the applied events. Afterwards the machine cannot process
 // workflow tasks, since the handler may have changed the state; further queries are possible.
-func (m *machine) Query(name string, args payload.Payload) (result payload.Payload, err error) {
+func (m *machine) Query(
+	name string, args payload.Payload, headers map[string]string,
+) (result payload.Payload, err error) {
 	if m.fault != nil {
 		return result, m.fault
 	}
@@ -60,7 +62,9 @@ func (m *machine) Query(name string, args payload.Payload) (result payload.Paylo
 	if err != nil {
 		return result, fmt.Errorf("query %q: %w: %w", name, ErrQueryArguments, err)
 	}
-	m.readOnly(fmt.Sprintf("query %q", name), func() { result, err = h.fn.Call(h.ctx, in) })
+	m.readOnly(fmt.Sprintf("query %q", name), func() {
+		result, err = h.fn.Call(h.contextWith(headers), in)
+	})
 	if m.fault != nil {
 		return payload.Payload{}, fmt.Errorf("query %q: %w", name, m.fault)
 	}

@@ -113,12 +113,12 @@ func TestQueryThatDoesNotEndIsGivenUp(t *testing.T) {
 		if _, err := m.Apply(a.task(1), a.events); err != nil {
 			t.Fatal(err)
 		}
-		_, err := m.Query("hangs", payload.Payload{})
+		_, err := m.Query("hangs", payload.Payload{}, nil)
 		if _, ok := errors.AsType[*workflow.DeadlockError](err); !ok {
 			t.Errorf("got %v", err)
 		}
 		m.Close()
-		if _, err := m.Query("hangs", payload.Payload{}); err == nil {
+		if _, err := m.Query("hangs", payload.Payload{}, nil); err == nil {
 			t.Error("a closed machine ran a query")
 		}
 		close(release)

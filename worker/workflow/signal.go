@@ -17,12 +17,14 @@ type SignalChannel struct {
 	values  []received
 	waiting bool // the run has reported that it waits for the name, and no signal of the name has arrived since
 	waiters []*waiter
+	headers map[string]string // of the signal that the code received last
 }
 
 // received is a signal that the code has not received yet.
 type received struct {
-	args  payload.Payload
-	event int64
+	args    payload.Payload
+	headers map[string]string
+	event   int64
 }
 
 // Signal returns the channel of the signals with a name.
@@ -117,6 +119,7 @@ func ReceiveSignal[T any](ctx Context, name string) (T, error) {
 
 func (s *SignalChannel) takeSignal(outs []any) error {
 	value := s.values[0].args
+	s.headers = s.values[0].headers
 	s.values[0] = received{}
 	s.values = s.values[1:]
 	if len(outs) == 0 {
@@ -160,7 +163,9 @@ func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
-	c := &protocol.Command{Type: protocol.SignalWorkflow, WorkflowID: workflowID, SignalName: name, Arguments: p}
+	c := &protocol.Command{
+		Type: protocol.SignalWorkflow, WorkflowID: workflowID, SignalName: name, Arguments: p, Headers: ctx.inner().headers,
+	}
 	if err := m.check(c); err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}

@@ -179,7 +179,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	if cmd.Arguments, err = payload.EncodeArgs(args...); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
-	cmd.ActivityType = name
+	cmd.ActivityType, cmd.Headers = name, c.headers
 	if err := c.m.checkArguments(name, len(args)); err != nil {
 		return c.m.settled(err)
 	}

@@ -19,7 +19,7 @@ import (
 type UpdateOptions struct {
 	// Validate is func(Context, args…) error with the arguments of the handler. If it returns an error, the update is
 	// rejected and the handler does not run. Validate must be read-only: if it calls functions of this package other
-	// than Info, Now and Logger, the update fails with ErrReadOnly. nil: every update is accepted.
+	// than Info, Headers, Now and Logger, the update fails with ErrReadOnly. nil: every update is accepted.
 	Validate any
 }
 
@@ -86,6 +86,13 @@ type handler struct {
 	validate *userfunc.Func // nil: none
 }
 
+// contextWith returns the context of the handler for a call with headers.
+func (h *handler) contextWith(headers map[string]string) Context {
+	ctx := *h.ctx.inner()
+	ctx.received = headers
+	return &ctx
+}
+
 func handlerFunc(what, name string, fn any) *userfunc.Func {
 	f, err := userfunc.New(fn, reflect.TypeFor[Context]())
 	if err == nil && name == "" {
@@ -100,6 +107,7 @@ func handlerFunc(what, name string, fn any) *userfunc.Func {
 // answer is the state of one update.
 type answer struct {
 	id, name string
+	headers  map[string]string
 	started  bool              // a handler exists, and its branch was started
 	recorded bool              // history records that the handler started
 	command  *protocol.Command // the command that completes the update; nil: the handler has not returned
@@ -112,7 +120,7 @@ func (m *machine) updated(d *history.UpdateAccepted, e *history.Event) {
 	if m.finished || was != nil && was.Sequence == 0 && !taken {
 		return
 	}
-	a := &answer{id: d.UpdateID, name: d.UpdateName, recorded: taken}
+	a := &answer{id: d.UpdateID, name: d.UpdateName, recorded: taken, headers: d.Headers}
 	m.answers = append(m.answers, a)
 	h := m.updates[d.UpdateName]
 	switch {
@@ -148,13 +156,13 @@ func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool
 		return
 	}
 	if check && h.validate != nil {
-		if err := m.askValidator(h, a.name, args); err != nil {
+		if err := m.askValidator(h, a, args); err != nil {
 			a.reject(err)
 			return
 		}
 	}
 	ctx := *h.ctx.inner()
-	ctx.update = a
+	ctx.update, ctx.received = a, a.headers
 	result, err := h.fn.Call(&ctx, in)
 	switch _, next := errors.AsType[*continuation](err); {
 	case next:
@@ -198,7 +206,7 @@ func (e *RejectedError) Unwrap() error { return e.Err }
 // Validate returns nil if the run accepts an update in its state after the applied events. Otherwise it returns a
 // *RejectedError, or the reason why the validator could not run. An update without a handler or a validator is
 // accepted. Afterwards the machine cannot process workflow tasks, as after Query.
-func (m *machine) Validate(name string, args payload.Payload) (err error) {
+func (m *machine) Validate(name string, args payload.Payload, headers map[string]string) (err error) {
 	if m.fault != nil {
 		return m.fault
 	}
@@ -211,7 +219,7 @@ func (m *machine) Validate(name string, args payload.Payload) (err error) {
 		return &RejectedError{name, activity.NewError(activity.TypeArguments, err.Error(), activity.NonRetryable)}
 	}
 	m.readOnly(fmt.Sprintf("the validator of update %q", name), func() {
-		if _, err = h.validate.Call(h.ctx, in); err != nil {
+		if _, err = h.validate.Call(h.contextWith(headers), in); err != nil {
 			err = &RejectedError{name, err}
 		}
 	})
@@ -222,10 +230,10 @@ func (m *machine) Validate(name string, args payload.Payload) (err error) {
 }
 
 // askValidator runs the validator. A panic rejects the update.
-func (m *machine) askValidator(h *handler, name string, args payload.Payload) (err error) {
+func (m *machine) askValidator(h *handler, a *answer, args payload.Payload) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = m.updatePanicked("validator", name, r)
+			err = m.updatePanicked("validator", a.name, r)
 		}
 	}()
 	in, err := h.validate.Decode(args)
@@ -234,7 +242,7 @@ func (m *machine) askValidator(h *handler, name string, args payload.Payload) (e
 	}
 	m.readOnlyCode = "the validator of an update"
 	defer func() { m.readOnlyCode = "" }()
-	_, err = h.validate.Call(h.ctx, in)
+	_, err = h.validate.Call(h.contextWith(a.headers), in)
 	return err
 }
 

@@ -24,7 +24,7 @@ func (a *app) validate(n int, name string, args ...any) error {
 	if _, err := m.Apply(a.task(n), a.events[:n]); err != nil {
 		a.t.Fatal(err)
 	}
-	return m.Validate(name, p)
+	return m.Validate(name, p, nil)
 }
 
 func TestValidatorSeesTheCurrentStateOfTheRun(t *testing.T) {

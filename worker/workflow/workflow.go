@@ -27,8 +27,10 @@ type flow struct {
 	scope    *scope
 	options  ActivityOptions
 	children ChildOptions
-	update   *answer // update whose handler runs under this context; nil: none
-	parent   *flow   // context from which WithValue derived this one
+	update   *answer           // update whose handler runs under this context; nil: none
+	received map[string]string // headers of the start, update or query whose code runs under this context
+	headers  map[string]string // headers of the commands that are issued under this context
+	parent   *flow             // context from which WithValue derived this one
 	key      any
 	value    any
 }

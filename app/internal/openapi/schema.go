@@ -161,6 +161,9 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 			}
 		}
 	}
+	if p.Field.Type == reflect.TypeFor[history.Headers]() {
+		p.PropertySchema.WithMaxProperties(history.MaxHeaders)
+	}
 	if p.Field.Type == reflect.TypeFor[protocol.TTL]() { // null: no time limit
 		p.PropertySchema.AddType(jsonschema.Null)
 	}

@@ -250,14 +250,16 @@ func (p *Pending) Count(
 }
 
 // NewTask returns a query task about the current state of a run.
-func NewTask(kind protocol.TaskKind, h *engine.Head, name, arguments string) store.Question {
+func NewTask(
+	kind protocol.TaskKind, h *engine.Head, name, arguments string, headers history.Headers,
+) store.Question {
 	status, _, _ := h.Public()
 	return store.Question{
 		ID: ulid.Make().String(), Kind: kind, Namespace: h.Namespace, Queue: h.Queue, WorkflowID: h.WorkflowID, RunID: h.ID,
 		Type:      h.Type,
-		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments,
+		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Headers: headers,
 		Requirements: h.TaskRequirements().Requirements,
-		Bytes:        h.DeliveryBytes(false) + int64(len(arguments)),
+		Bytes:        h.DeliveryBytes(false) + int64(len(arguments)) + headers.Size(),
 	}
 }
 

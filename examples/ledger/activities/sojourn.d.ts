@@ -24,6 +24,8 @@ export interface Context<State extends object = Record<string, any>> {
   readonly deadline: Date | null;
   /** What an earlier attempt reported last; null: no attempt reported progress. */
   readonly lastHeartbeat: LastHeartbeat | null;
+  /** Headers of the command that scheduled the activity; empty: it had none. */
+  readonly headers: Readonly<Record<string, string>>;
   /** The session of the attempt; null outside sessions. */
   readonly session: Session<State> | null;
   /** The acquisition of the session under which the attempt runs, for writes to other stores; null outside sessions. */

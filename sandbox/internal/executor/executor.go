@@ -26,7 +26,8 @@ type Invocation struct {
 	Input []byte // the arguments: one encoded array; must not be modified
 	// LastHeartbeat has the heartbeat details of an earlier attempt, as JSON {details, at, attempt_number}; nil: none.
 	LastHeartbeat []byte
-	Fresh         bool // outside sessions: run the call in a new process
+	Headers       []byte // headers of the activity as a JSON object; nil: none
+	Fresh         bool   // outside sessions: run the call in a new process
 	// the call may start with new state under an epoch whose state was lost; set only for rebuilds
 	Rebuild bool
 	// Suspect reports that an executor ended while an earlier attempt of this call and other calls ran in it.

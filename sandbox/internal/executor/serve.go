@@ -81,6 +81,8 @@ type server struct {
 	// ID of the next call, and the heartbeat details for it
 	lastHeartbeatID string
 	lastHeartbeat   []byte
+	headersID       string // headers, likewise
+	headers         []byte
 
 	out sync.Mutex // held while a frame is written; guards buf
 	buf []byte
@@ -122,6 +124,8 @@ func (s *server) handle(f frame.Frame) (err error) {
 		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
 	case frame.LastHeartbeat:
 		s.lastHeartbeatID, s.lastHeartbeat = f.ID, f.Body
+	case frame.Headers:
+		s.headersID, s.headers = f.ID, f.Body
 	case frame.Invoke:
 		s.invoke(f)
 	case frame.Cancel:
@@ -163,7 +167,10 @@ func (s *server) invoke(f frame.Frame) {
 	if s.lastHeartbeatID == f.ID {
 		inv.LastHeartbeat = s.lastHeartbeat
 	}
-	s.lastHeartbeatID, s.lastHeartbeat = "", nil
+	if s.headersID == f.ID {
+		inv.Headers = s.headers
+	}
+	s.lastHeartbeatID, s.lastHeartbeat, s.headersID, s.headers = "", nil, "", nil
 	stop := func() {}
 	if f.DeadlineMS != 0 {
 		inv.Deadline = time.UnixMilli(f.DeadlineMS)

@@ -348,6 +348,15 @@ function sessionOfCall(isNew) {
 
 const lastHeartbeats = new Map(); // id of a call -> heartbeat details of an earlier attempt, until the call begins
 
+const headersOfCalls = new Map(); // id of a call -> headers of its activity, until the call begins
+
+// headersOf returns the headers for a call as its handler sees them.
+function headersOf(id) {
+  const headers = headersOfCalls.get(id);
+  headersOfCalls.delete(id);
+  return Object.freeze(Object.assign(Object.create(null), headers));
+}
+
 // lastHeartbeatOf returns the heartbeat details for a call as its handler sees them; null: none.
 function lastHeartbeatOf(id) {
   const last = lastHeartbeats.get(id);
@@ -375,6 +384,7 @@ function context(header, controller) {
     idempotencyKey: keys.activity_execution_id ?? '',
     deadline: header.deadline_ms ? new Date(header.deadline_ms) : null,
     lastHeartbeat: lastHeartbeatOf(id),
+    headers: headersOf(id),
     session: session && sessionOfCall(header.is_new === true),
     fence: session && { namespace: keys.namespace, sessionId: session.id, epoch: session.epoch },
     signal: controller.signal,
@@ -811,6 +821,9 @@ function handle(header, body) {
     }
     case 'last_heartbeat':
       lastHeartbeats.set(header.id, JSON.parse(body.toString('utf8')));
+      break;
+    case 'headers':
+      headersOfCalls.set(header.id, JSON.parse(body.toString('utf8')));
       break;
     case 'open':
       session = new Session(header.session, header.epoch);

@@ -556,6 +556,7 @@ class Context:
         self.idempotency_key = self.keys.get("activity_execution_id", "")
         self.deadline = header["deadline_ms"] / 1000 if header.get("deadline_ms") else None
         self.last_heartbeat = LastHeartbeat(json.loads(call.last_heartbeat)) if call.last_heartbeat else None
+        self.headers = json.loads(call.headers) if call.headers else {}
         self.session = SessionOfCall(session, header.get("is_new", False)) if session else None
         self.fence = Fence(self.keys.get("namespace"), session.id, session.epoch) if session else None
         self.cancelled = self.signal = call.cancelled
@@ -653,6 +654,7 @@ class Call:
         self.beat = self.shown = float("-inf")
         self.pending = None
         self.last_heartbeat = last_heartbeats.pop(self.id, None)
+        self.headers = headers_of_calls.pop(self.id, None)
         self.before = 0.0
 
     def log(self, level, args):
@@ -873,6 +875,7 @@ def submit(job):
 
 
 last_heartbeats = {}  # id of a call -> heartbeat details of an earlier attempt, until the call begins
+headers_of_calls = {}  # id of a call -> headers of its activity, until the call begins
 
 
 def handle(header, body):
@@ -889,6 +892,8 @@ def handle(header, body):
         code[header["hash"]] = Code(header, body)
     elif kind == "last_heartbeat":
         last_heartbeats[header["id"]] = body
+    elif kind == "headers":
+        headers_of_calls[header["id"]] = body
     elif kind == "open":
         session = Session(header["session"], header.get("epoch", 0))
     elif kind == "cancel":

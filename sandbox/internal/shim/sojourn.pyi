@@ -94,6 +94,8 @@ class Context:
     """Deadline of the attempt, in seconds since 1970; None: no deadline."""
     last_heartbeat: LastHeartbeat | None
     """What an earlier attempt reported last; None: no attempt reported progress."""
+    headers: dict[str, str]
+    """Headers of the command that scheduled the activity; empty: it had none."""
     session: Session | None
     """None outside of a session."""
     fence: Fence | None

@@ -13,6 +13,7 @@ export const about = (_, ctx) => ({
   attempt: ctx.attempt,
   key: ctx.idempotencyKey,
 });
+export const headers = (_, ctx) => ctx.headers;
 export const last_heartbeat = (_, { lastHeartbeat: last }) => last && [last.details, last.at.getTime() / 1000, last.attempt];
 export const pid = () => process.pid;
 export const require_model = (_, ctx) => ctx.session.require('model');

@@ -29,6 +29,10 @@ def last_heartbeat(_, ctx):
     return last and [last.details, int(last.at), last.attempt]
 
 
+def headers(_, ctx):
+    return ctx.headers
+
+
 def pid(_, ctx):
     return os.getpid()
 

@@ -216,6 +216,10 @@ export interface components {
             /** @description number of live workers that report a revision */
             worker_count: number;
         };
+        /** @description Texts by name that accompany a request or a command, such as a trace ID or a tenant. Events and tasks contain them; a replay never compares them. */
+        Headers: {
+            [key: string]: string;
+        };
         HistoryResponse: {
             events: components["schemas"]["Event"][];
             next_page_token: null | string;
@@ -779,6 +783,8 @@ export interface components {
             /** @description of the session of session_id */
             fail_fast?: boolean;
             fallback_after_seconds?: number;
+            /** @description of the runs */
+            headers?: components["schemas"]["Headers"];
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             input?: Json;
@@ -826,6 +832,8 @@ export interface components {
             /** @description of the session of session_id */
             fail_fast?: boolean;
             fallback_after_seconds?: number;
+            /** @description of the runs */
+            headers?: components["schemas"]["Headers"];
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             input?: Json;
@@ -1639,6 +1647,8 @@ export interface components {
             fairness_key?: string;
             fairness_weight?: number;
             fallback_after_seconds?: number;
+            /** @description the activity task contains them */
+            headers?: components["schemas"]["Headers"];
             /** @description A limit in whole seconds, at least 1; absent: no limit. */
             heartbeat_timeout?: number;
             idempotency_key?: Json;
@@ -1723,6 +1733,8 @@ export interface components {
             execution_timeout_seconds?: null | number;
             fairness_key?: string;
             fairness_weight?: number;
+            /** @description the first event and the tasks of the run contain them */
+            headers?: components["schemas"]["Headers"];
             idempotency_key?: Json;
             input?: Json;
             memo?: Json;

@@ -340,6 +340,9 @@ func (r runtime) Log(level, text string) {
 // Heartbeat sends a heartbeat.
 func (r runtime) Heartbeat(progress json.RawMessage) { r.beats.add(progress) }
 
+// Headers returns the headers of the activity.
+func (r runtime) Headers() map[string]string { return r.task.Headers }
+
 // LastHeartbeat returns the heartbeat details of an earlier attempt, which are part of the task.
 func (r runtime) LastHeartbeat() json.RawMessage {
 	if r.task.LastHeartbeat == nil {

@@ -91,6 +91,13 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		}
 		inv.LastHeartbeat = raw
 	}
+	if len(t.Headers) > 0 {
+		raw, err := json.Marshal(t.Headers)
+		if err != nil {
+			return payload.Payload{}, err
+		}
+		inv.Headers = raw
+	}
 	if a.rebuild {
 		inv.Keys[KeyRebuild] = "true"
 	}

@@ -45,7 +45,7 @@ func (r *Runner) query(t *protocol.QueryTask) {
 		m replay.Machine, item *protocol.CompleteItem,
 	) (f *protocol.Failure) {
 		var err error
-		if item.Result, err = m.Query(t.QueryName, t.QueryArguments); err == nil {
+		if item.Result, err = m.Query(t.QueryName, t.QueryArguments, t.Headers); err == nil {
 			return nil
 		}
 		f = queryFailure(err)
@@ -75,7 +75,7 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 		Arguments: t.WorkflowArguments,
 	}}
 	r.answer(q, protocol.ReasonValidatorFailed, func(m replay.Machine, _ *protocol.CompleteItem) (f *protocol.Failure) {
-		err := m.Validate(t.UpdateName, t.UpdateArguments)
+		err := m.Validate(t.UpdateName, t.UpdateArguments, t.Headers)
 		var rejected *workflow.RejectedError
 		switch {
 		case err == nil:

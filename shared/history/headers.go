@@ -1,0 +1,19 @@
+package history
+
+// Headers are texts by name that accompany a request or a command, such as a trace ID or a tenant. Events and tasks
+// contain them; a replay never compares them.
+type Headers map[string]string
+
+// The limits of the headers of one request or command.
+const (
+	MaxHeaders     = 32
+	MaxHeaderBytes = 8 << 10 // of all names and values together
+)
+
+// Size returns the size of the headers in JSON, approximately.
+func (h Headers) Size() (n int64) {
+	for name, value := range h {
+		n += int64(len(name) + len(value) + len(`"":"",`))
+	}
+	return n
+}
