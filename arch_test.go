@@ -154,7 +154,7 @@ var directions = []direction{
 		common,
 	}},
 	{"internal/apiclient", []string{common}}, // for package client and the command line
-	{"client", []string{"internal/apiclient", "worker/workflow", common}},
+	{"client", []string{"internal/apiclient", "internal/userfunc", "worker/workflow", common}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
 		"worker", "client", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow", "worker/activity",
 		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,

@@ -8,9 +8,11 @@ package client
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // Options configures a client.
@@ -22,6 +24,9 @@ type Options struct {
 	// Warned is called with the warnings of a response, for example about request members that the app does not know. It
 	// may be called by several goroutines at once. nil: warnings are dropped.
 	Warned func([]Warning)
+	// Interceptors run around starts, signals, updates and queries, the first one outermost. Of their methods, a client
+	// calls InterceptClient.
+	Interceptors []workflow.Interceptor
 }
 
 // Warning describes a part of a request that the app accepted but that is probably a mistake.
@@ -36,6 +41,8 @@ type Warning struct {
 type Client struct {
 	api       *apiclient.Client
 	namespace string // empty: default
+
+	interceptors []workflow.Interceptor
 }
 
 // New creates a client. It sends no request.
@@ -54,7 +61,7 @@ func New(o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Client{api, o.Namespace}, nil
+	return &Client{api, o.Namespace, slices.Clone(o.Interceptors)}, nil
 }
 
 // Call sends one API request to the first app that responds. path begins with /api. If in is not nil, it is encoded as

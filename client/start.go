@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/retry"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // Args are the arguments of a workflow, activity, signal, query or update, each of any type that has an encoding.
@@ -160,15 +161,13 @@ func rawValues(name string, values map[string]any) (json.RawMessage, error) {
 }
 
 // start returns the request of a start.
-func (o StartOptions) start(
-	ctx context.Context, workflowType string, args []any,
-) (in protocol.StartRequest, err error) {
+func (o StartOptions) start(workflowType string, args []any) (in protocol.StartRequest, err error) {
 	in = protocol.StartRequest{
 		WorkflowID: o.WorkflowID, WorkflowType: workflowType, TaskQueue: o.Queue, BusinessKey: o.BusinessKey,
 		ReusePolicy: string(o.ReusePolicy), ConflictPolicy: string(o.ConflictPolicy),
 		ExecutionTimeout: seconds(o.ExecutionTimeout), RunTimeout: seconds(o.RunTimeout), StartDelay: seconds(o.Delay),
 		Priority: o.Priority, FairnessKey: o.FairnessKey, FairnessWeight: o.FairnessWeight, BuildID: o.BuildID,
-		IdempotencyKey: o.IdempotencyKey, Headers: headersOf(ctx, o.Headers),
+		IdempotencyKey: o.IdempotencyKey, Headers: o.Headers,
 	}
 	if in.Input, err = rawArgs(args); err != nil {
 		return in, err
@@ -181,10 +180,8 @@ func (o StartOptions) start(
 }
 
 // request returns the request of an activity run.
-func (o ActivityOptions) request(
-	ctx context.Context, activityType string, args []any,
-) (in protocol.ActivityRequest, err error) {
-	s, err := o.start(ctx, activityType, args)
+func (o ActivityOptions) request(activityType string, args []any) (in protocol.ActivityRequest, err error) {
+	s, err := o.start(activityType, args)
 	if err != nil {
 		return in, err
 	}
@@ -261,16 +258,34 @@ func (o *SessionOptions) wire(id string) *protocol.SessionOptions {
 // policies of the options decide what the start does; by default the app refuses it with ReasonWorkflowIDInUse.
 //
 // The function [Start] checks the types of the argument and of the result.
-func (c *Client) Start(ctx context.Context, workflowType string, args []any, o StartOptions) (*Workflow, error) {
-	in, err := o.start(ctx, workflowType, args)
+func (c *Client) Start(
+	ctx context.Context, workflowType string, args []any, o StartOptions,
+) (w *Workflow, err error) {
+	call := workflow.Call{
+		Operation: workflow.OpStartWorkflow, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
+	}
+	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.start(workflowType, args)
+		if err != nil {
+			return err
+		}
+		out, err := c.api.Start(ctx, in)
+		if err != nil {
+			return public(err)
+		}
+		w = c.Handle(out.WorkflowID, out.RunID)
+		return nil
+	})
+	return ifNil(err, w)
+}
+
+// ifNil returns a result, or only the error if there is one.
+func ifNil[T any](err error, result *T) (*T, error) {
 	if err != nil {
 		return nil, err
 	}
-	out, err := c.api.Start(ctx, in)
-	if err != nil {
-		return nil, public(err)
-	}
-	return c.Handle(out.WorkflowID, out.RunID), nil
+	return result, nil
 }
 
 // StartActivity starts an activity run: one activity without a workflow. The app stores it, retries it by its retry
@@ -279,16 +294,24 @@ func (c *Client) Start(ctx context.Context, workflowType string, args []any, o S
 // Workflow IDs follow the same rules as in Start.
 func (c *Client) StartActivity(
 	ctx context.Context, activityType string, args []any, o ActivityOptions,
-) (*Workflow, error) {
-	in, err := o.request(ctx, activityType, args)
-	if err != nil {
-		return nil, err
+) (w *Workflow, err error) {
+	call := workflow.Call{
+		Operation: workflow.OpStartActivity, Name: activityType, WorkflowID: o.WorkflowID, Args: args,
 	}
-	out, err := c.api.StartActivity(ctx, in)
-	if err != nil {
-		return nil, public(err)
-	}
-	return c.Handle(out.WorkflowID, out.RunID), nil
+	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.request(activityType, args)
+		if err != nil {
+			return err
+		}
+		out, err := c.api.StartActivity(ctx, in)
+		if err != nil {
+			return public(err)
+		}
+		w = c.Handle(out.WorkflowID, out.RunID)
+		return nil
+	})
+	return ifNil(err, w)
 }
 
 // StartAndWait is Start and [Workflow.Wait], in one request if the workflow ends within a minute. If the response is
@@ -297,16 +320,23 @@ func (c *Client) StartActivity(
 // With an error, the returned run has only its IDs: none if the run was not started, and no run ID if it may have been.
 func (c *Client) StartAndWait(
 	ctx context.Context, workflowType string, args []any, o StartOptions,
-) (RunInfo, error) {
-	in, err := o.start(ctx, workflowType, args)
-	if err != nil {
-		return RunInfo{}, err
+) (run RunInfo, err error) {
+	call := workflow.Call{
+		Operation: workflow.OpStartWorkflow, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
 	}
-	v, target, err := apiclient.StartAndWait[runView](ctx, c.api, in)
-	if err != nil {
-		return RunInfo{WorkflowID: target.WorkflowID, RunID: target.RunID}, public(err)
-	}
-	return v.RunInfo, nil
+	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.start(workflowType, args)
+		if err != nil {
+			return err
+		}
+		v, target, err := apiclient.StartAndWait[runView](ctx, c.api, in)
+		if run = v.RunInfo; err != nil {
+			run = RunInfo{WorkflowID: target.WorkflowID, RunID: target.RunID}
+		}
+		return public(err)
+	})
+	return run, err
 }
 
 // Execute is StartAndWait and decodes the result into out, unless nil. If the workflow did not complete, the error is a

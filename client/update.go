@@ -7,6 +7,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // Update is a handle of an update that the app has accepted.
@@ -31,29 +32,36 @@ type UpdateOptions struct {
 // StartUpdate sends an update and returns once the workflow has accepted it, without waiting for its result. If a
 // validator rejects the update before that, the reason of the error is ReasonUpdateRejected. If the validator, which
 // runs again right before the handler, rejects it only then, the reason is ReasonUpdateFailed.
-func (w *Workflow) StartUpdate(ctx context.Context, name string, args []any, o UpdateOptions) (*Update, error) {
-	raw, err := rawArgs(args)
-	if err != nil {
-		return nil, err
-	}
-	u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
-		UpdateName: name, Input: raw, RequestID: o.RequestID, WaitFor: protocol.WaitAccepted, WaitTimeout: new(int64(60)),
-		Headers: headersOf(ctx, o.Headers),
-	}}
-	if o.RequestID == "" {
-		u.request.RequestID = apiclient.RequestID()
-	}
-	for {
-		a, err := u.send(ctx)
+func (w *Workflow) StartUpdate(
+	ctx context.Context, name string, args []any, o UpdateOptions,
+) (u *Update, err error) {
+	err = w.intercept(ctx, workflow.OpUpdate, name, args, o.Headers, func(
+		ctx context.Context, headers map[string]string,
+	) error {
+		raw, err := rawArgs(args)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		if !a.WaitTimedOut || a.UpdateStatus == protocol.WaitCompleted {
-			u.ID = a.UpdateID
-			u.request.WaitFor = protocol.WaitCompleted
-			return u, nil
+		u = &Update{Name: name, run: w, request: protocol.UpdateRequest{
+			UpdateName: name, Input: raw, RequestID: o.RequestID, WaitFor: protocol.WaitAccepted, WaitTimeout: new(int64(60)),
+			Headers: headers,
+		}}
+		if o.RequestID == "" {
+			u.request.RequestID = apiclient.RequestID()
 		}
-	}
+		for {
+			a, err := u.send(ctx)
+			if err != nil {
+				return err
+			}
+			if !a.WaitTimedOut || a.UpdateStatus == protocol.WaitCompleted {
+				u.ID = a.UpdateID
+				u.request.WaitFor = protocol.WaitCompleted
+				return nil
+			}
+		}
+	})
+	return ifNil(err, u)
 }
 
 // Result waits for the result of the update and decodes it into out, unless nil. If the handler returned an error, or

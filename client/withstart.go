@@ -6,6 +6,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // SignalWithStart starts a workflow with args and sends it a signal with signalArgs, in one commit. If a run of the
@@ -16,23 +17,31 @@ import (
 // sends one signal.
 func (c *Client) SignalWithStart(
 	ctx context.Context, workflowType string, args []any, signal string, signalArgs []any, o StartOptions,
-) (*Workflow, error) {
-	in, err := o.start(ctx, workflowType, args)
-	if err != nil {
-		return nil, err
+) (w *Workflow, err error) {
+	call := workflow.Call{
+		Operation: workflow.OpSignalWithStart, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
 	}
-	apiclient.Identify(&in)
-	request := protocol.SignalWithStartRequest{StartRequest: in, SignalName: signal}
-	if request.SignalInput, err = rawArgs(signalArgs); err != nil {
-		return nil, err
-	}
-	w := c.Handle(in.WorkflowID, "")
-	var out protocol.SignalWithStartResponse
-	path := apiclient.RunPath("/api/sojourn", w.target()) + "/signal-with-start"
-	if err := w.call(ctx, http.MethodPost, path, request, &out); err != nil {
-		return nil, err
-	}
-	return c.Handle(out.WorkflowID, out.RunID), nil
+	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.start(workflowType, args)
+		if err != nil {
+			return err
+		}
+		apiclient.Identify(&in)
+		request := protocol.SignalWithStartRequest{StartRequest: in, SignalName: signal}
+		if request.SignalInput, err = rawArgs(signalArgs); err != nil {
+			return err
+		}
+		target := c.Handle(in.WorkflowID, "")
+		var out protocol.SignalWithStartResponse
+		path := apiclient.RunPath("/api/sojourn", target.target()) + "/signal-with-start"
+		if err := target.call(ctx, http.MethodPost, path, request, &out); err != nil {
+			return err
+		}
+		w = c.Handle(out.WorkflowID, out.RunID)
+		return nil
+	})
+	return ifNil(err, w)
 }
 
 // UpdateWithStart starts a workflow with args and sends it an update with updateArgs, in one commit. It waits for the
@@ -44,28 +53,36 @@ func (c *Client) SignalWithStart(
 // sends one update. A validator of the update runs after the start: if it rejects the update, the started run remains.
 func (c *Client) UpdateWithStart(
 	ctx context.Context, workflowType string, args []any, update string, updateArgs []any, out any, o StartOptions,
-) (*Workflow, error) {
-	in, err := o.start(ctx, workflowType, args)
-	if err != nil {
-		return nil, err
+) (w *Workflow, err error) {
+	call := workflow.Call{
+		Operation: workflow.OpUpdateWithStart, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
 	}
-	apiclient.Identify(&in)
-	wait := int64(60)
-	request := protocol.UpdateWithStartRequest{
-		StartRequest: in, UpdateName: update, WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
-	}
-	if request.UpdateInput, err = rawArgs(updateArgs); err != nil {
-		return nil, err
-	}
-	w := c.Handle(in.WorkflowID, "")
-	path := apiclient.RunPath("/api/sojourn", w.target()) + "/update-with-start"
-	for { // repeating the request with the same key waits for the same update
-		var a protocol.UpdateWithStartResponse
-		if err := w.call(ctx, http.MethodPost, path, request, &a); err != nil {
-			return nil, err
+	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.start(workflowType, args)
+		if err != nil {
+			return err
 		}
-		if a.UpdateStatus == protocol.WaitCompleted {
-			return c.Handle(a.WorkflowID, a.RunID), decode(a.ResultEnvelope, out)
+		apiclient.Identify(&in)
+		wait := int64(60)
+		request := protocol.UpdateWithStartRequest{
+			StartRequest: in, UpdateName: update, WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
 		}
-	}
+		if request.UpdateInput, err = rawArgs(updateArgs); err != nil {
+			return err
+		}
+		target := c.Handle(in.WorkflowID, "")
+		path := apiclient.RunPath("/api/sojourn", target.target()) + "/update-with-start"
+		for { // repeating the request with the same key waits for the same update
+			var a protocol.UpdateWithStartResponse
+			if err := target.call(ctx, http.MethodPost, path, request, &a); err != nil {
+				return err
+			}
+			if a.UpdateStatus == protocol.WaitCompleted {
+				w = c.Handle(a.WorkflowID, a.RunID)
+				return decode(a.ResultEnvelope, out)
+			}
+		}
+	})
+	return w, err
 }

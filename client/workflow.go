@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // Handle returns a handle of a run of a workflow ID; with an empty run ID, of its current run. It sends no request and
@@ -71,30 +72,44 @@ func decodeResult(v RunInfo, out any) error {
 // Signal sends a signal. If the response is lost, Signal repeats the request at a second app; the run receives one
 // signal.
 func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
-	raw, err := rawArgs(args)
-	if err != nil {
-		return err
-	}
-	in := protocol.SignalRequest{
-		SignalName: name, Input: raw, RequestID: apiclient.RequestID(), Headers: headersOf(ctx, nil),
-	}
-	return w.call(ctx, http.MethodPost, w.path("/signal/"+url.PathEscape(name)), in, nil)
+	return w.intercept(ctx, workflow.OpSignal, name, args, nil, func(
+		ctx context.Context, headers map[string]string,
+	) error {
+		raw, err := rawArgs(args)
+		if err != nil {
+			return err
+		}
+		in := protocol.SignalRequest{SignalName: name, Input: raw, RequestID: apiclient.RequestID(), Headers: headers}
+		return w.call(ctx, http.MethodPost, w.path("/signal/"+url.PathEscape(name)), in, nil)
+	})
+}
+
+// intercept sends a request to the run inside the interceptors of the client; see Client.intercept.
+func (w *Workflow) intercept(
+	ctx context.Context, op workflow.Operation, name string, args []any, own map[string]string,
+	send func(ctx context.Context, headers map[string]string) error,
+) error {
+	return w.client.intercept(ctx, workflow.Call{Operation: op, Name: name, WorkflowID: w.ID, Args: args}, own, send)
 }
 
 // Query queries the run's code and decodes the result into out, unless nil.
 func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any) error {
-	raw, err := rawArgs(args)
-	if err != nil {
-		return err
-	}
-	var a struct {
-		Result *payload.Payload `json:"result_envelope"`
-	}
-	in := protocol.QueryRequest{QueryName: name, Input: raw, Headers: headersOf(ctx, nil)}
-	if err := w.call(ctx, http.MethodPost, w.path("/query/"+url.PathEscape(name)), in, &a); err != nil {
-		return err
-	}
-	return decode(a.Result, out)
+	return w.intercept(ctx, workflow.OpQuery, name, args, nil, func(
+		ctx context.Context, headers map[string]string,
+	) error {
+		raw, err := rawArgs(args)
+		if err != nil {
+			return err
+		}
+		var a struct {
+			Result *payload.Payload `json:"result_envelope"`
+		}
+		in := protocol.QueryRequest{QueryName: name, Input: raw, Headers: headers}
+		if err := w.call(ctx, http.MethodPost, w.path("/query/"+url.PathEscape(name)), in, &a); err != nil {
+			return err
+		}
+		return decode(a.Result, out)
+	})
 }
 
 func decode(p *payload.Payload, out any) error {
@@ -109,15 +124,19 @@ func decode(p *payload.Payload, out any) error {
 // again right before the handler, rejects the update then, or the handler returns an error, or the run closes before
 // the update has ended, the reason is ReasonUpdateFailed.
 func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any) error {
-	raw, err := rawArgs(args)
-	if err != nil {
-		return err
-	}
-	u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
-		UpdateName: name, Input: raw, RequestID: apiclient.RequestID(), WaitFor: protocol.WaitCompleted,
-		WaitTimeout: new(int64(60)), Headers: headersOf(ctx, nil),
-	}}
-	return u.Result(ctx, out)
+	return w.intercept(ctx, workflow.OpUpdate, name, args, nil, func(
+		ctx context.Context, headers map[string]string,
+	) error {
+		raw, err := rawArgs(args)
+		if err != nil {
+			return err
+		}
+		u := &Update{Name: name, run: w, request: protocol.UpdateRequest{
+			UpdateName: name, Input: raw, RequestID: apiclient.RequestID(), WaitFor: protocol.WaitCompleted,
+			WaitTimeout: new(int64(60)), Headers: headers,
+		}}
+		return u.Result(ctx, out)
+	})
 }
 
 // Cancel requests the cancellation of the run: the root context of its code is cancelled, so the code can compensate

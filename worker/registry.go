@@ -26,6 +26,8 @@ type Registry struct {
 	validated  map[string][]string  // names of the updates that are validated before they are accepted, by workflow
 	sessions   map[string]*runner.SessionDefinition
 	examples   map[string]bool // activities that a handler of the same name replaces
+
+	interceptors []workflow.Interceptor
 }
 
 // WorkflowOptions are options of a registered workflow.
@@ -115,6 +117,16 @@ func (r *Registry) Session(name string, d activity.SessionDefinition) {
 	}
 	r.sessions[name] = def
 }
+
+// Intercept registers interceptors of all workflows and activities of the registry, after those that are registered
+// already: the first one is the outermost. Test environments and replays of recorded histories run them, too. The
+// interceptors of a client are options of the client.
+func (r *Registry) Intercept(interceptors ...workflow.Interceptor) {
+	r.interceptors = append(r.interceptors, interceptors...)
+}
+
+// Interceptors returns the registered interceptors.
+func (r *Registry) Interceptors() []workflow.Interceptor { return slices.Clone(r.interceptors) }
 
 // SessionDefinitions returns the names of the session definitions, sorted.
 func (r *Registry) SessionDefinitions() []string { return slices.Sorted(maps.Keys(r.sessions)) }

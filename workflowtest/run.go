@@ -27,19 +27,20 @@ type Workflow struct {
 // StartOptions are the options of StartWith. The zero value starts the workflow as Start does. Durations are rounded up
 // to whole seconds.
 type StartOptions struct {
-	WorkflowID       string         // empty: a new ULID
-	Memo             map[string]any // initial memo
-	SearchAttributes map[string]any // initial search attributes
-	Delay            time.Duration  // delay before the first workflow task
-	ExecutionTimeout time.Duration  // maximum time of all runs together
-	RunTimeout       time.Duration  // maximum time of one run
+	WorkflowID       string            // empty: a new ULID
+	Memo             map[string]any    // initial memo
+	SearchAttributes map[string]any    // initial search attributes
+	Headers          map[string]string // see workflow.Headers
+	Delay            time.Duration     // delay before the first workflow task
+	ExecutionTimeout time.Duration     // maximum time of all runs together
+	RunTimeout       time.Duration     // maximum time of one run
 }
 
 func (o StartOptions) request() (in protocol.StartRequest, err error) {
 	seconds := func(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
 	in = protocol.StartRequest{
 		WorkflowID: o.WorkflowID, TaskQueue: queue, StartDelay: seconds(o.Delay),
-		ExecutionTimeout: seconds(o.ExecutionTimeout), RunTimeout: seconds(o.RunTimeout),
+		ExecutionTimeout: seconds(o.ExecutionTimeout), RunTimeout: seconds(o.RunTimeout), Headers: o.Headers,
 	}
 	if len(o.Memo) > 0 {
 		if in.Memo, err = json.Marshal(o.Memo); err != nil {

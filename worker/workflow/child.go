@@ -123,6 +123,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	if err := c.m.check(cmd); err != nil {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}
 	}
+	c.interceptCommand(OpStartChild, name, cmd.WorkflowID, args, cmd)
 	f := c.openStep(childStep, name, cmd)
 	f.waitForEnd = c.children.WaitForCancellation
 	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {

@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -43,6 +44,7 @@ func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 	if err := m.check(c); err != nil {
 		return fmt.Errorf("continue as new: %w", err)
 	}
+	ctx.inner().interceptCommand(OpContinueAsNew, cmp.Or(c.WorkflowType, m.info.WorkflowType), m.info.WorkflowID, args, c)
 	return &continuation{c}
 }
 

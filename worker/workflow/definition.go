@@ -99,5 +99,12 @@ func (m *machine) main(ctx Context, args payload.Payload) {
 		m.finish(payload.Payload{}, bad) // no later version of the code would make the arguments match
 		return
 	}
-	m.finish(f.Call(ctx, in))
+	var result payload.Payload
+	root := ctx.inner()
+	call := m.callOf(OpExecuteWorkflow, m.info.WorkflowType, root.received)
+	err = m.intercept(root, call, func(ctx *flow) (err error) {
+		result, err = f.Call(ctx, in)
+		return err
+	})
+	m.finish(result, err)
 }

@@ -297,3 +297,16 @@ func ExampleWithHeaders() {
 	}
 	_ = order
 }
+
+// tenantOf passes the header "tenant" on to all commands of a workflow.
+type tenantOf struct{ workflow.InterceptorBase }
+
+func (tenantOf) InterceptWorkflow(ctx workflow.Context, call *workflow.Call, next func(workflow.Context) error) {
+	_ = next(workflow.WithHeaders(ctx, map[string]string{"tenant": call.Headers["tenant"]}))
+}
+
+// A worker runs the interceptors that its registry got by worker.Registry.Intercept.
+func ExampleInterceptor() {
+	var interceptor workflow.Interceptor = tenantOf{}
+	_ = interceptor
+}

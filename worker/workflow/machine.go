@@ -59,7 +59,10 @@ type machine struct {
 	updates   map[string]*handler
 	queries   map[string]*handler
 	ids       int64
-	sequence  int64 // number of the last command that the code issued
+	// number of identifiers that interceptors got
+	interceptorIDs int64
+	interceptors   []Interceptor
+	sequence       int64 // number of the last command that the code issued
 
 	// commands in the order in which the code issued them; those from head on are not confirmed by an event
 	queue []issued
@@ -137,6 +140,9 @@ func newMachine(def *Definition, o replay.Options) *machine {
 		steps:           map[int64]*future{},
 		signals:         map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
 		queries: map[string]*handler{},
+	}
+	if known, ok := o.Names.(intercepting); ok {
+		m.interceptors = known.Interceptors()
 	}
 	if m.names == nil {
 		m.names = noNames{}

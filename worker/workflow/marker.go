@@ -105,11 +105,20 @@ func (m *machine) version(changeID string, oldest, latest int) int {
 	return v
 }
 
-// newID returns the hash of the run ID and a counter.
+// newID returns the hash of the run ID and a counter. Interceptors have their own counter, so that they do not change
+// the identifiers that the code gets.
 func (m *machine) newID() string {
+	if m.readOnlyCode == interceptorCode && m.onBranch() {
+		m.interceptorIDs++
+		return m.hashID("interceptor", m.interceptorIDs)
+	}
 	m.currentBranch()
 	m.ids++
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/id/%d", m.info.RunID, m.ids))
+	return m.hashID("id", m.ids)
+}
+
+func (m *machine) hashID(kind string, n int64) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", m.info.RunID, kind, n))
 	return ids.EncodeToString(sum[:16])
 }
 

@@ -63,7 +63,10 @@ func (m *machine) Query(
 		return result, fmt.Errorf("query %q: %w: %w", name, ErrQueryArguments, err)
 	}
 	m.readOnly(fmt.Sprintf("query %q", name), func() {
-		result, err = h.fn.Call(h.contextWith(headers), in)
+		err = m.intercept(h.contextWith(headers), m.callOf(OpHandleQuery, name, headers), func(ctx *flow) (err error) {
+			result, err = h.fn.Call(ctx, in)
+			return err
+		})
 	})
 	if m.fault != nil {
 		return payload.Payload{}, fmt.Errorf("query %q: %w", name, m.fault)

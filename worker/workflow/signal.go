@@ -18,6 +18,7 @@ type SignalChannel struct {
 	waiting bool // the run has reported that it waits for the name, and no signal of the name has arrived since
 	waiters []*waiter
 	headers map[string]string // of the signal that the code received last
+	ctx     *flow             // context of the last call of Signal
 }
 
 // received is a signal that the code has not received yet.
@@ -31,7 +32,9 @@ type received struct {
 func Signal(ctx Context, name string) *SignalChannel {
 	m := ctx.inner().m
 	m.currentBranch()
-	return m.signal(name)
+	s := m.signal(name)
+	s.ctx = ctx.inner()
+	return s
 }
 
 func (m *machine) signal(name string) *SignalChannel {
@@ -122,6 +125,12 @@ func (s *SignalChannel) takeSignal(outs []any) error {
 	s.headers = s.values[0].headers
 	s.values[0] = received{}
 	s.values = s.values[1:]
+	call := s.m.callOf(OpReceiveSignal, s.name, s.headers)
+	return s.m.intercept(s.ctx, call, func(*flow) error { return s.decode(value, outs) })
+}
+
+// decode decodes the arguments of a signal into outs.
+func (s *SignalChannel) decode(value payload.Payload, outs []any) error {
 	if len(outs) == 0 {
 		return nil
 	}
@@ -169,6 +178,7 @@ func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	if err := m.check(c); err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}
+	ctx.inner().interceptCommand(OpSignalWorkflow, name, workflowID, args, c)
 	m.issue(c)
 	return nil
 }

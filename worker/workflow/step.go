@@ -186,6 +186,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 	if err := c.m.check(cmd); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
+	c.interceptCommand(OpScheduleActivity, name, c.m.info.WorkflowID, args, cmd)
 	f := c.openStep(activityStep, name, cmd)
 	f.waitForEnd = c.options.WaitForCancellation
 	return f

@@ -87,7 +87,7 @@ type handler struct {
 }
 
 // contextWith returns the context of the handler for a call with headers.
-func (h *handler) contextWith(headers map[string]string) Context {
+func (h *handler) contextWith(headers map[string]string) *flow {
 	ctx := *h.ctx.inner()
 	ctx.received = headers
 	return &ctx
@@ -161,9 +161,13 @@ func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool
 			return
 		}
 	}
-	ctx := *h.ctx.inner()
-	ctx.update, ctx.received = a, a.headers
-	result, err := h.fn.Call(&ctx, in)
+	ctx := h.contextWith(a.headers)
+	ctx.update = a
+	var result payload.Payload
+	err = m.intercept(ctx, m.callOf(OpHandleUpdate, a.name, a.headers), func(ctx *flow) (err error) {
+		result, err = h.fn.Call(ctx, in)
+		return err
+	})
 	switch _, next := errors.AsType[*continuation](err); {
 	case next:
 		a.fail(
@@ -219,7 +223,7 @@ func (m *machine) Validate(name string, args payload.Payload, headers map[string
 		return &RejectedError{name, activity.NewError(activity.TypeArguments, err.Error(), activity.NonRetryable)}
 	}
 	m.readOnly(fmt.Sprintf("the validator of update %q", name), func() {
-		if _, err = h.validate.Call(h.contextWith(headers), in); err != nil {
+		if err = m.callValidator(h, name, headers, in); err != nil {
 			err = &RejectedError{name, err}
 		}
 	})
@@ -242,8 +246,16 @@ func (m *machine) askValidator(h *handler, a *answer, args payload.Payload) (err
 	}
 	m.readOnlyCode = "the validator of an update"
 	defer func() { m.readOnlyCode = "" }()
-	_, err = h.validate.Call(h.contextWith(a.headers), in)
-	return err
+	return m.callValidator(h, a.name, a.headers, in)
+}
+
+// callValidator calls the validator of an update inside the interceptors.
+func (m *machine) callValidator(h *handler, name string, headers map[string]string, in []reflect.Value) error {
+	call := m.callOf(OpValidateUpdate, name, headers)
+	return m.intercept(h.contextWith(headers), call, func(ctx *flow) error {
+		_, err := h.validate.Call(ctx, in)
+		return err
+	})
 }
 
 func (a *answer) fail(err error) {

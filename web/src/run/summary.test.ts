@@ -24,6 +24,9 @@ describe("an event for people", () => {
     const e = event("ActivityCompleted", { sequence: 2, result: "wwHi", payload_codec: "avro" }, { result: { n: 1 } });
     expect(readable(e)).toEqual({ sequence: 2, result: { n: 1 } });
   });
+  it("shows headers", () => {
+    expect(readable(event("SignalReceived", { signal_name: "go", headers: { tenant: "acme" } }))).toEqual({ signal_name: "go", headers: { tenant: "acme" } });
+  });
   it("shows the blob if the app did not decode it", () => {
     expect(readable(event("ActivityCompleted", { result: "wwHi", payload_codec: "avro" }))).toEqual({ result: "wwHi", payload_codec: "avro" });
   });

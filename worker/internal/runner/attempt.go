@@ -5,18 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/internal/stack"
+	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/session"
+	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
 // One attempt of an activity passes through hooks. Each hook implements one guarantee around the code: the lease, the
@@ -51,10 +54,10 @@ type call func(ctx context.Context) (payload.Payload, error)
 type hook func(a *attempt, next call) call
 
 // hooks wrap an activity's code, outermost first: each hook receives the outcome of the inner ones.
-var hooks = []hook{logged, leased, deadlined, begun, inSession, recovering}
+var hooks = []hook{logged, leased, deadlined, begun, inSession, intercepted, recovering}
 
 // hooksWithSetUp are the hooks of an attempt in a session with a definition. The deadline begins after the set-up.
-var hooksWithSetUp = []hook{logged, leased, begun, inSession, settingUp, deadlined, recovering}
+var hooksWithSetUp = []hook{logged, leased, begun, inSession, settingUp, deadlined, intercepted, recovering}
 
 // unavailable is an error that returns the task to the app: its code has not begun.
 type unavailable struct{ why string }
@@ -294,6 +297,36 @@ func inSession(a *attempt, next call) call {
 		defer h.EndAttempt()
 		a.session = h
 		return next(ctx)
+	}
+}
+
+// intercepted is the hook that runs the attempt inside the interceptors of the worker, including a rebuild of its
+// session's state. An interceptor cannot hide that the attempt could not begin.
+func intercepted(a *attempt, next call) call {
+	return func(ctx context.Context) (result payload.Payload, err error) {
+		all := a.r.opt.Definitions.Interceptors()
+		if len(all) == 0 {
+			return next(ctx)
+		}
+		var inner error
+		err = userfunc.Around(activity.NewContext(ctx, runtime{a}), all, func(
+			i workflow.Interceptor, ctx context.Context, next func(context.Context) error,
+		) error {
+			headers := maps.Clone(a.task.Headers)
+			if headers == nil {
+				headers = history.Headers{}
+			}
+			return i.InterceptActivity(ctx, &workflow.Call{
+				Operation: workflow.OpExecuteActivity, Name: a.task.ActivityType, WorkflowID: a.task.WorkflowID, Headers: headers,
+			}, next)
+		}, func(ctx context.Context) error {
+			result, inner = next(ctx)
+			return inner
+		})
+		if handBack, ok := errors.AsType[*unavailable](inner); ok {
+			return payload.Payload{}, handBack
+		}
+		return result, err
 	}
 }
 

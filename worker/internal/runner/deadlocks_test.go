@@ -22,6 +22,7 @@ type one struct{ *workflow.Definition }
 func (o one) FindWorkflow(string) (*workflow.Definition, bool) { return o.Definition, true }
 func (one) FindActivity(string) (*activity.Definition, bool)   { return nil, false }
 func (one) FindSession(string) (*SessionDefinition, bool)      { return nil, false }
+func (one) Interceptors() []workflow.Interceptor               { return nil }
 func (one) ActivityName(any) (string, error)                   { return "", errors.New("none") }
 func (one) WorkflowName(any) (string, error)                   { return "", errors.New("none") }
 

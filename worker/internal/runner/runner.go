@@ -44,6 +44,7 @@ type Definitions interface {
 	FindWorkflow(name string) (*workflow.Definition, bool)
 	FindActivity(name string) (*activity.Definition, bool)
 	FindSession(name string) (*SessionDefinition, bool)
+	Interceptors() []workflow.Interceptor
 	replay.Names
 }
 
