@@ -45,7 +45,9 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 		case empty != nil:
 			out.Next = empty
 		default:
-			by = w
+			if !in.Next.HandOver {
+				by = w
+			}
 			// Enter the poll before submitting the outcomes. Otherwise a task that they create would be dispatched to
 			// another worker, and this poll would find nothing.
 			spec := b.pollSpec(*in.Next, w)

@@ -142,11 +142,11 @@ func (b *Broker) admitPoll(
 			}, nil
 		}
 	}
-	if b.isDraining() || b.workers.Drains(ctx, w) {
+	if b.isDraining() || !in.HandOver && b.workers.Drains(ctx, w) {
 		a := b.drainStatus()
 		return nil, &a, nil
 	}
-	if b.workers.DrainOf(w) != nil {
+	if d := b.workers.DrainOf(w); d != nil && (!in.HandOver || d.DeadlinePassed(b.storeTime().Time)) {
 		a := drainingResponse()
 		a.RetryAfter = mismatchMS
 		return nil, &a, nil
@@ -179,6 +179,9 @@ func (b *Broker) admitPoll(
 		return nil, nil, protocol.Refuse(
 			protocol.ReasonBuildMismatch, "worker %s registered build %q but polls with build %q", w.ID, w.BuildID, in.BuildID,
 		).With("registered_build_id", w.BuildID).With("requested_build_id", in.BuildID)
+	}
+	if in.HandOver {
+		in.Kinds = []protocol.TaskKind{protocol.KindActivity}
 	}
 	if len(in.Kinds) == 0 {
 		in.Kinds = []protocol.TaskKind{protocol.KindWorkflow, protocol.KindActivity}
@@ -271,10 +274,15 @@ func (b *Broker) pollSpec(in protocol.PollRequest, w *engine.Worker) dispatch.Sp
 	}
 	return dispatch.Spec{
 		Namespace: w.Namespace, Queues: in.Queues, Kinds: in.Kinds, Free: free, Max: in.Max,
-		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app},
+		Lessee: engine.Lessee{Worker: w, PollID: in.PollID, BuildID: build, App: app, Draining: in.HandOver},
 		// The dispatcher calls Still under its lock when the poll enters. Otherwise a registration that ended, or a
 		// drain that began, after the admission would leave a poll that never ends.
-		Still: func() bool { return b.workers.AcceptsTasks(w) },
+		Still: func() bool {
+			if in.HandOver {
+				return b.workers.IsRegistered(w.Key(), w.Incarnation)
+			}
+			return b.workers.AcceptsTasks(w)
+		},
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Sessions change during polls, heartbeats, sweeps and API requests. The app that committed a change logs it, so each
@@ -74,4 +75,7 @@ var words = map[string]string{
 	"idle_unpinned": "unpinned because it was idle", "orphaned": "orphaned", "failed": "failed", "closed": "closed",
 	"unpinned":   "unpinned from its release",
 	"cleaned_up": "cleaned up",
+	"set_up":     "set up", "set_up_failed": "set-up failed",
+	protocol.SessionPreparing: "is being prepared by a successor", protocol.SessionPrepared: "prepared by a successor",
+	protocol.SessionPreparationEnded: "preparation discarded",
 }

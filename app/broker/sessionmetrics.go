@@ -84,7 +84,7 @@ func (m *Metrics) countSessionMove(e store.SessionMove) {
 		}
 	case e.What == "resumed":
 		m.sessions.claims.WithLabelValues("resume").Inc()
-	case e.What == "set_up":
+	case e.What == "set_up", e.What == protocol.SessionPrepared:
 		m.sessions.setUps.WithLabelValues("completed").Inc()
 		m.sessions.setUpSeconds.Add(max(0, e.Seconds))
 	case e.What == "set_up_failed":

@@ -257,7 +257,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 		TTL: s.TTL, MaxActivities: s.MaxActivities, Create: !s.NoCreate,
 		Reacquire: !s.NoReacquire,
 		Status:    string(s.Status), LeaseOwner: s.Owner, LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: until,
-		LastEnd: s.Before, Definition: s.Definition, OnLost: onLost,
+		LastEnd: s.Before, Definition: s.Definition, OnLost: onLost, PreparedFor: s.PreparedFor,
 	}
 }
 

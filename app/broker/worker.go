@@ -145,6 +145,12 @@ func (b *Broker) WorkerHeartbeat(
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})
+	if mayPrepare(w) || len(in.Preparations) > 0 {
+		wait.Go(func() {
+			a.Preparations = b.renewPreparations(ctx, w, &in)
+			a.HandOvers = b.fleet.HandOver(ctx, w, in.Draining)
+		})
+	}
 	a.Sessions = b.renewSessions(ctx, w, in.Sessions, b.maxRenewalDelay(w, &in))
 	wait.Wait()
 	if renewed := renewedCount(a.Sessions); renewed > 0 {

@@ -222,7 +222,8 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 			d.endWait(w, ErrDrained)
 			continue
 		}
-		if worker.Namespace == q.Namespace && q.DrainOf(worker) != nil {
+		if worker.Namespace == q.Namespace && q.DrainOf(worker) != nil &&
+			!w.spec.Lessee.Draining {
 			d.endWait(w, ErrDrained)
 			continue
 		}

@@ -127,7 +127,7 @@ func (st *step) endActivity(a Activity, by bool) {
 		}
 		// An operator moves the session, and this was the last activity in it.
 		if e, ok := s.moved(st.now); ok {
-			st.storeSession(s, e)
+			st.storeSession(s, e...)
 			return
 		}
 	case a.State == LeasedState && s.StaleAttempts[a.Epoch] > 0:

@@ -68,6 +68,9 @@ func Admits(t TaskRequirements, l Lessee, now time.Time) bool { return admit(&t,
 // solve: for example, the refusal of a worker in the wrong group does not mention capabilities.
 func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 	w := l.Worker
+	if s := t.Session; l.Draining && (s == nil || !s.With(w, now) || !s.served(now)) {
+		return e.refused(protocol.ReasonWorkerDraining, protocol.WaitWorkerDraining, protocol.Wait{Worker: w.ID})
+	}
 	if t.Queue.Elsewhere(w.Group) {
 		return e.refused(protocol.ReasonQueueMismatch, protocol.WaitGroupOffline, protocol.Wait{
 			Queue: t.Queue.Name, Group: t.Queue.Routed(),

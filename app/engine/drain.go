@@ -179,16 +179,22 @@ func (q *Queue) Fleet() FleetWide {
 // DrainSession makes a drained owner release a session, as in a shutdown: immediately if no task runs in the session,
 // otherwise when its running tasks have ended. Otherwise the session would stay with a worker to which no tasks are
 // dispatched.
-type DrainSession struct{ Worker, Operator string }
+//
+// A session that a successor prepares stays, unless Deadline is set: the deadline of the drain has passed.
+type DrainSession struct {
+	Worker, Operator string
+	Deadline         bool
+}
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || s.Terminal || !s.HeldBy(in.Worker, now.Time) || s.Moving != "" && s.Active > 0 {
+	if s == nil || s.Terminal || !s.HeldBy(in.Worker, now.Time) || s.Moving != "" && s.Active > 0 ||
+		!in.Deadline && s.Preparing(now.Time) != nil {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
 	n := &c.Session
 	if s.Active == 0 {
-		c.Timeline = append(c.Timeline, n.drain(now, in.Operator))
+		c.Timeline = append(c.Timeline, n.drain(now, in.Operator)...)
 		return c, nil
 	}
 	n.Moving, n.Leaving, n.UpdatedAt = in.Operator, true, now
@@ -196,31 +202,38 @@ func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, erro
 	return c, nil
 }
 
-// UndrainSession undoes the drain of a session in which tasks still run: tasks are dispatched to its owner again.
+// UndrainSession undoes the drain of a session in which tasks still run or which a successor prepares: tasks are
+// dispatched to its owner again.
 type UndrainSession struct{ Worker string }
 
 func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || !s.HeldBy(in.Worker, now.Time) || !s.Leaving {
+	if s == nil || !s.HeldBy(in.Worker, now.Time) || !s.Leaving && s.Prepare == nil {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
+	if s.Prepare != nil {
+		c.Timeline = append(c.Timeline, c.Session.endPreparation(now, "the drain has ended"))
+	}
 	c.Session.Moving, c.Session.Leaving, c.Session.UpdatedAt = "", false, now
 	return c, nil
 }
 
 // drain ends the ownership of the session by a drained worker, according to the session's release policy.
-func (s *Session) drain(now history.Time, by string) protocol.SessionEvent {
+func (s *Session) drain(now history.Time, by string) []protocol.SessionEvent {
 	return s.endForShutdown(now, by, ReasonShutdown)
 }
 
 // endForShutdown ends the ownership of the session by a worker that shuts down, according to the session's release
-// policy. A session with no_reacquire is closed.
-func (s *Session) endForShutdown(now history.Time, by, why string) protocol.SessionEvent {
+// policy. A session with no_reacquire is closed. A session with a prepared successor goes to it.
+func (s *Session) endForShutdown(now history.Time, by, why string) []protocol.SessionEvent {
 	if s.NoReacquire {
 		e := s.ended(now, "closed", by, protocol.ReasonWorkerShutdown)
 		s.endAs(protocol.SessionClosed, protocol.ReasonWorkerShutdown, now)
-		return e
+		return []protocol.SessionEvent{e}
+	}
+	if s.prepared(now.Time) {
+		return s.handOver(now)
 	}
 	s.Drained = s.ReleasePolicy == PolicyFail
-	return s.release(now, by, why)
+	return []protocol.SessionEvent{s.release(now, by, why)}
 }

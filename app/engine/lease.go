@@ -25,6 +25,8 @@ type Lessee struct {
 	// exceed the worker's maximum.
 	Sessions int
 	Counted  bool
+	// Draining: the worker drains and receives only tasks of sessions that a successor prepares.
+	Draining bool
 }
 
 // WorkflowLease is the lease of a workflow task for a client of the HTTP API, and the longest lease for any worker.
@@ -149,6 +151,11 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	// Attempts under the old epoch still run on the former owner; from now on they are counted separately.
 	s.moveRunningToOtherEpochs()
 	s.resetWait()
+	adopted := s.prepared(now) && s.Prepare.by(l.Worker, s.Epoch)
+	preparedFor := s.Epoch
+	if s.Prepare != nil && !adopted {
+		timeline = append(timeline, s.endPreparation(history.At(now), "another worker acquired the session"))
+	}
 	what := "claimed"
 	if s.EverAcquired {
 		what = "reclaimed"
@@ -163,6 +170,10 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.OtherAt = history.Time{}
 	s.Fresh, s.FirstRenewal, s.LastRenewal = true, history.Time{}, history.Time{}
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
+	s.UnpreparedBy = nil
+	if s.PreparedFor = 0; adopted { // the new owner has the state already
+		s.Prepare, s.PreparedFor, s.SetUpEpoch, s.Before, s.Fresh = nil, preparedFor, s.Epoch, "", false
+	}
 	s.adopt()
 	// Implicit and workflow sessions have no separate lengths, so the lengths of the owner apply: the owner has to
 	// renew in time.

@@ -13,6 +13,7 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	values := map[reflect.Type]reflect.Value{
 		reflect.TypeFor[history.Time]():  reflect.ValueOf(history.At(time.Unix(1, 0))),
 		reflect.TypeFor[*Numbers]():      reflect.ValueOf(&Numbers{Lease: 1}),
+		reflect.TypeFor[*Preparation]():  reflect.ValueOf(&Preparation{Worker: "b"}),
 		reflect.TypeFor[[]string]():      reflect.ValueOf([]string{"gpu"}),
 		reflect.TypeFor[SessionCounts](): reflect.ValueOf(SessionCounts{Active: 1}),
 	}
@@ -43,6 +44,21 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	a, b := Session{Next: &Numbers{Lease: 1}}, Session{Next: &Numbers{Lease: 2}}
 	if a.Same(&b) || !a.Same(&Session{Next: &Numbers{Lease: 1}}) {
 		t.Error("requested numbers are not compared by value")
+	}
+	fields := reflect.TypeFor[Preparation]()
+	for i := range fields.NumField() {
+		var p, q Preparation
+		switch to := reflect.ValueOf(&q).Elem().Field(i); {
+		case to.CanInt():
+			to.SetInt(1)
+		case to.Kind() == reflect.String:
+			to.SetString("x")
+		default:
+			to.Set(values[to.Type()])
+		}
+		if p.same(&q) || !q.same(new(q)) {
+			t.Errorf("%s of a preparation is not compared by value", fields.Field(i).Name)
+		}
 	}
 	if n := testing.AllocsPerRun(100, func() { a.Same(&b) }); n > 0 {
 		t.Errorf("%v allocations", n)

@@ -78,7 +78,7 @@ func (s *stage) worker(id string) *Worker {
 	if s.workers[id] == nil {
 		s.workers[id] = &Worker{
 			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true,
-			WorkflowTypes: []string{"sample"}, BuildID: "b1", Capabilities: []string{"session:llama"},
+			WorkflowTypes: []string{"sample"}, BuildID: "b1", Capabilities: []string{"session:llama", "session_prepare:llama"},
 			MaxSessions:  10,
 			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
 		}
@@ -605,7 +605,7 @@ func (s *stage) takeActivity(t *testing.T, d *datadriven.TestData, seq int64, by
 	if !ok || a.State != Ready {
 		return "not ready\n"
 	}
-	l := Lessee{Worker: s.worker(by), Counted: true}
+	l := Lessee{Worker: s.worker(by), Counted: true, Draining: d.HasArg("draining")}
 	for _, sess := range s.sessions {
 		if sess.HeldBy(by, s.now) {
 			l.Sessions++
@@ -680,9 +680,32 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		}
 		in = m
 	case "drain":
-		in = DrainSession{Worker: by, Operator: "op"}
+		in = DrainSession{Worker: by, Operator: "op", Deadline: d.HasArg("deadline")}
 	case "skip":
 		in = SkipHolder{Worker: by, Incarnation: by + "-1", Silent: !d.HasArg("heard")}
+	case "prepare":
+		to, held := "b", 0
+		if d.HasArg("to") {
+			d.ScanArgs(t, "to", &to)
+		}
+		if d.HasArg("held") {
+			d.ScanArgs(t, "held", &held)
+		}
+		if d.HasArg("release") {
+			d.ScanArgs(t, "release", &s.worker(to).Release)
+		}
+		in = PrepareSession{
+			Owner: s.worker(by), Successor: Lessee{Worker: s.worker(to), Counted: true, Sessions: held}, Operator: "op",
+		}
+	case "preparing":
+		r := RenewPreparation{Worker: s.worker(by), Epoch: epoch, Prepared: d.HasArg("prepared")}
+		if epoch == 0 && s.sessions[id] != nil {
+			r.Epoch = s.sessions[id].Epoch
+		}
+		if d.HasArg("failed") {
+			r.Failed = "set-up failed"
+		}
+		in = r
 	case "keep":
 		in = UndrainSession{Worker: by}
 	case "due":
@@ -738,6 +761,9 @@ func describe(s *Session, now time.Time) string {
 	}
 	if s.Held(now) {
 		out += fmt.Sprintf(" until +%s", s.LeaseUntil.Sub(now))
+	}
+	if p := s.Prepare; p != nil {
+		out += fmt.Sprintf(" successor %s until +%s", p.Worker, p.Until.Sub(now))
 	}
 	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.StoredRoutingWord(s.RoutingWord(now, "")))
 }

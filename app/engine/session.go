@@ -120,10 +120,16 @@ type Session struct {
 	// ArgumentsHash is the hash of the definition's stored arguments; empty: no arguments.
 	ArgumentsHash string `json:"arguments_hash,omitempty"`
 	// SetUpEpoch is the epoch in which a worker last reported a set-up that completed.
-	SetUpEpoch int64        `json:"set_up_epoch,omitempty"`
-	ClosedAt   history.Time `json:"closed_at,omitzero"`
-	RenewedAt  history.Time `json:"renewed_at,omitzero"`
-	CreatedAt  history.Time `json:"created_at,omitzero"`
+	SetUpEpoch int64 `json:"set_up_epoch,omitempty"`
+	// Prepare is the set-up at a successor that will acquire the session; nil: none.
+	Prepare *Preparation `json:"prepare,omitempty"`
+	// UnpreparedBy are the workers whose preparation of the session in this epoch failed or expired.
+	UnpreparedBy []string `json:"unprepared_by,omitempty"`
+	// PreparedFor is the epoch for which the state of the current epoch was prepared; 0: it was not prepared.
+	PreparedFor int64        `json:"prepared_for,omitempty"`
+	ClosedAt    history.Time `json:"closed_at,omitzero"`
+	RenewedAt   history.Time `json:"renewed_at,omitzero"`
+	CreatedAt   history.Time `json:"created_at,omitzero"`
 
 	SessionCounts `json:"-"`
 }
@@ -215,7 +221,8 @@ func (s *Session) Same(o *Session) bool {
 		s.GivenUp == o.GivenUp && s.Before == o.Before && s.EvictedAt == o.EvictedAt && s.ClosedAt == o.ClosedAt &&
 		s.RenewedAt == o.RenewedAt && s.CreatedAt == o.CreatedAt &&
 		s.Definition == o.Definition && s.OnLost == o.OnLost && s.ArgumentsHash == o.ArgumentsHash &&
-		s.SetUpEpoch == o.SetUpEpoch &&
+		s.SetUpEpoch == o.SetUpEpoch && s.PreparedFor == o.PreparedFor && s.Prepare.same(o.Prepare) &&
+		slices.Equal(s.UnpreparedBy, o.UnpreparedBy) &&
 		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
@@ -291,6 +298,9 @@ func (s *Session) DueAt() history.Time {
 		return history.Time{}
 	}
 	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
+	if s.Prepare != nil {
+		due = earliest(due, s.Prepare.Until)
+	}
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(earliest(due, s.LeaseUntil), s.OtherAt)
 	}

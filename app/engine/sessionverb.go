@@ -25,6 +25,9 @@ type SessionInput interface {
 func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, error) {
 	at := history.At(now)
 	c, err := in.decide(s, at)
+	if err == nil {
+		c.Timeline = append(c.Timeline, c.Session.checkPreparation(at)...)
+	}
 	c.Session.watch(at)
 	return c, err
 }
@@ -226,7 +229,7 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 	c := SessionChange{Session: *s}
 	// A shutdown is a drain that the worker started, so the same policy applies.
 	if in.Why == ReasonShutdown && (s.NoReacquire || in.Failed == "") {
-		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker))
+		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker)...)
 		return c, nil
 	}
 	if in.Failed != "" {
@@ -369,16 +372,16 @@ func (s *Session) startReservation(now history.Time) {
 
 // moved ends the worker's ownership of a session that is marked for a move, if no activity runs in the session. It
 // returns false otherwise.
-func (s *Session) moved(now history.Time) (protocol.SessionEvent, bool) {
+func (s *Session) moved(now history.Time) ([]protocol.SessionEvent, bool) {
 	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
-		return protocol.SessionEvent{}, false
+		return nil, false
 	}
 	if s.Leaving {
 		return s.drain(now, s.Moving), true
 	}
 	e := s.release(now, s.Moving, "migrated")
 	s.startReservation(now)
-	return e, true
+	return []protocol.SessionEvent{e}, true
 }
 
 // CloseSession ends a session, or releases it. If an operator closes it (Operator is set, SessionHolder is empty), it
@@ -413,7 +416,7 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 		return c, nil
 	}
 	if in.Operator == "" && in.releases(s) {
-		c.Timeline = append(c.Timeline, c.Session.endForShutdown(now, in.Worker, cmp.Or(in.Why, ReasonDeleted)))
+		c.Timeline = append(c.Timeline, c.Session.endForShutdown(now, in.Worker, cmp.Or(in.Why, ReasonDeleted))...)
 		return c, nil
 	}
 	why := in.Why
@@ -474,6 +477,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
 	case s.Yielding && !s.LeaseUntil.After(now.Time):
 		c.Timeline = append(c.Timeline, n.release(now, "", ReasonEvictedCap))
+	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time) && s.prepared(now.Time):
+		c.Timeline = append(c.Timeline, n.handOver(now)...)
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time):
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
 		status, reason := protocol.SessionExpired, ReasonLeaseLost
@@ -495,6 +500,8 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.Open, n.UpdatedAt = true, now
 	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
 		in.releaseForQueue(s, &c, now)
+	case s.Prepare != nil && !s.Prepare.Until.After(now.Time):
+		n.UpdatedAt = now // checkPreparation discards it
 	case s.For != "" && !s.ForUntil.After(now.Time):
 		n.For, n.ForUntil = "", history.Time{}
 	case !s.PinnedUntil.IsZero() && !s.PinnedUntil.After(now.Time):
@@ -535,6 +542,10 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
+	if s.prepared(now.Time) {
+		c.Timeline = c.Session.handOver(now)
+		return c, nil
+	}
 	c.Session.lose(protocol.SessionOrphaned, ReasonOrphaned, now)
 	c.Session.LeaseUntil = now
 	c.Timeline = append(c.Timeline, s.ended(now, "orphaned", "", ReasonOrphaned))

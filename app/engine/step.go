@@ -165,6 +165,7 @@ func (st *step) session(id string) (Session, bool) {
 // storeSession adds a changed session, with new entries of its timeline, to the decision. It replaces an earlier change
 // in the same step: a decision has one change per session.
 func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
+	timeline = append(timeline, s.checkPreparation(st.now)...)
 	s.watch(st.now)
 	for i := range st.d.Sessions {
 		if c := &st.d.Sessions[i]; c.Session.ID == s.ID {

@@ -337,6 +337,7 @@ type SessionQuery struct {
 	Owner        string
 	Queue        string
 	Workflow     string
+	PreparedBy   string // worker that sets the sessions up before it owns them
 	Text         string // substring of the session ID
 	AfterUpdated history.Time
 	AfterID      string
@@ -376,7 +377,10 @@ type SuspectRef struct {
 }
 
 // Holding contains the numbers of leased tasks and held sessions of a worker.
-type Holding struct{ Leases, WorkflowTasks, Sessions int } // Leases includes WorkflowTasks
+type Holding struct {
+	Leases, WorkflowTasks, Sessions int // Leases includes WorkflowTasks
+	Prepared                        int // sessions for which the worker has a reserved place
+}
 
 // DueKind is the kind of a due row.
 type DueKind string

@@ -36,6 +36,12 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 	return nil
 }
 
+// PrepareSessions sends a heartbeat, whose response has the sessions to prepare.
+func (n notices) PrepareSessions(context.Context) error {
+	n.l.Beat()
+	return nil
+}
+
 // EvictRuns drops ended runs from the sticky cache.
 func (n notices) EvictRuns(_ context.Context, e protocol.EvictNotice) error {
 	n.l.notifyEnded(e.Runs)

@@ -65,9 +65,11 @@ func (c *httpConn) Deregister(ctx context.Context, in protocol.DeregisterRequest
 func (c *httpConn) Poll(ctx context.Context, in protocol.PollRequest) (protocol.PollResponse, error) {
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(c.polls, cancel)()
+	if !in.HandOver {
+		defer context.AfterFunc(c.polls, cancel)()
+	}
 	a, err := request[protocol.PollResponse](waiting, c, http.MethodPost, "/tasks/poll", c.inItsName(in))
-	if err != nil && c.polls.Err() != nil && ctx.Err() == nil && c.ctx.Err() == nil {
+	if err != nil && !in.HandOver && c.polls.Err() != nil && ctx.Err() == nil && c.ctx.Err() == nil {
 		return protocol.PollResponse{Status: protocol.PollDraining, RetryAfter: 1000}, nil
 	}
 	return a, err

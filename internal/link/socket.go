@@ -152,6 +152,7 @@ func noticeHandlers(w protocol.WorkerNotices) rpc.Handlers {
 	}
 	handleNotice(h, protocol.NoticeDrain, plain(w.Drain))
 	handleNotice(h, protocol.NoticeResume, plain(w.Resume))
+	handleNotice(h, protocol.NoticePrepare, plain(w.PrepareSessions))
 	handleNotice(h, protocol.NoticeSettings, plain(w.RefreshSettings))
 	return h
 }
@@ -224,7 +225,7 @@ func channelPoll(in protocol.PollRequest) protocol.ChannelPoll {
 	out := protocol.ChannelPoll{
 		Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, PollID: in.PollID, Release: in.Release,
 		BuildID: in.BuildID, PageSize: in.PageSize, PagedQueries: in.PagedQueries,
-		PagedSignals: in.PagedSignals, EagerTasks: in.EagerTasks,
+		PagedSignals: in.PagedSignals, EagerTasks: in.EagerTasks, HandOver: in.HandOver,
 	}
 	if in.Timeout != nil {
 		ms := *in.Timeout * 1000

@@ -61,6 +61,9 @@ const (
 	// NoticeYield carries a SessionNotice: another session waits for the place of this one. The worker releases it with
 	// that reason if nothing runs in it; if the worker does not, the app releases it.
 	NoticeYield = "yieldSession"
+	// NoticePrepare has no content: sessions that the worker prepares, or should prepare, have changed. The worker sends a
+	// heartbeat.
+	NoticePrepare = "prepareSessions"
 	// NoticeEvict carries an EvictNotice: runs in the worker's sticky cache have ended.
 	NoticeEvict = "evictRuns"
 )
@@ -187,6 +190,7 @@ type ChannelPoll struct {
 	// workflow task.
 	PagedQueries bool `json:"pagedQueries,omitempty"`
 	PagedSignals bool `json:"pagedSignals,omitempty"` // as in PollRequest
+	HandOver     bool `json:"handOver,omitempty"`     // as in PollRequest
 	EagerTasks   bool `json:"turns,omitempty"`        // as in PollRequest
 }
 

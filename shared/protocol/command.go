@@ -289,3 +289,7 @@ const (
 
 // DefinitionCapability is the capability of workers that registered a session definition.
 func DefinitionCapability(name string) string { return "session:" + name }
+
+// PrepareCapability is the capability of workers that registered a session definition whose set-up may run while
+// another worker holds the session.
+func PrepareCapability(name string) string { return "session_prepare:" + name }

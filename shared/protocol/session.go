@@ -142,7 +142,7 @@ type SessionOperation struct {
 type SessionEvent struct {
 	At history.Time `json:"at"`
 	// All renewals of one epoch are one entry, at the time of the last renewal.
-	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
+	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,preparing,prepared,preparation_ended,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // the owner before or after this event
 	Epoch  int64  `json:"epoch,omitempty"`
 	// worker, operator or run that caused the event; empty: the app, at a deadline
@@ -159,6 +159,23 @@ type SessionEvent struct {
 	Idle         float64      `json:"idle_seconds,omitempty"`
 	Release      string       `json:"release,omitempty"` // acquisitions: release of the worker
 	Seconds      float64      `json:"set_up_seconds,omitempty"`
+}
+
+// Entries of the timeline about a successor that sets the session up before the owner stops. Worker is the successor.
+const (
+	SessionPreparing        = "preparing"
+	SessionPrepared         = "prepared"
+	SessionPreparationEnded = "preparation_ended"
+)
+
+// EndedHandedOver is the reason for the end of an epoch whose owner was replaced by a successor with prepared state,
+// and for the acquisition by the successor.
+const EndedHandedOver = "handed_over"
+
+// ForSuccessor reports whether a heartbeat of the entry's worker finds a change of a preparation.
+func (e SessionEvent) ForSuccessor() bool {
+	return e.What == SessionPreparing || e.What == SessionPreparationEnded ||
+		e.What == "reclaimed" && e.Why == EndedHandedOver
 }
 
 // Ends reports whether an epoch of the session ended with this event.

@@ -168,6 +168,9 @@ type SessionAffinity struct {
 	OnLost         string       `json:"on_lost,omitempty"` // that of the definition; absent: set_up
 	// Arguments are the stored arguments of the definition, until a worker has reported the set-up of this epoch.
 	Arguments payload.Payload `json:"definition_arguments,omitzero"`
+	// PreparedFor is the epoch for which this worker prepared the state before it acquired the session; absent: it did
+	// not.
+	PreparedFor int64 `json:"prepared_for_epoch,omitempty"`
 }
 
 // QueryTask requests a worker to query the state of a run, which must not change.

@@ -38,6 +38,8 @@ type WorkerNotices interface {
 	// YieldSession: another session waits for the place of this one. The worker releases it with that reason if nothing
 	// runs in it; if the worker does not, the app releases it.
 	YieldSession(context.Context, SessionNotice) error
+	// PrepareSessions: sessions that the worker prepares, or should prepare, have changed. The worker sends a heartbeat.
+	PrepareSessions(context.Context) error
 	// EvictRuns: runs in the worker's sticky cache have ended.
 	EvictRuns(context.Context, EvictNotice) error
 	// Drain: the worker finishes its tasks and ends.

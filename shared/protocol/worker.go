@@ -132,6 +132,8 @@ type PollRequest struct {
 	// EagerTasks: the worker sends an activity's result together with the eager workflow task that it causes. With the
 	// activity the app sends the events that the worker's cached run has not seen.
 	EagerTasks bool `json:"turns,omitempty"`
+	// HandOver: the worker drains and requests only activities of its sessions that a successor prepares.
+	HandOver bool `json:"hand_over,omitempty"`
 }
 
 // PollStatus is the outcome of a poll.
@@ -461,6 +463,8 @@ type WorkerHeartbeat struct {
 	// runs in the worker's sticky cache, sent once to each app that has not received them; entries after the first 500
 	// are ignored, since a refusal would also refuse the renewals
 	CachedRuns []CachedRun `json:"kept_runs,omitempty"`
+	// Preparations are the sessions of other workers that this worker sets up or has set up, in each heartbeat.
+	Preparations []SessionPreparation `json:"session_preparations,omitempty"`
 	// set for a heartbeat that the app derives from a settings request: it does not show that the worker sends
 	// heartbeats
 	FromSettings bool `json:"-"`
@@ -526,6 +530,38 @@ type WorkerHeartbeatResponse struct {
 	StoreTime  history.Time `json:"store_time,omitzero"` // lower bound of the store's clock at the response
 	// EndedRuns are runs in the worker's sticky cache that ended: the worker evicts them.
 	EndedRuns []string `json:"ended_runs,omitempty"`
+	// Preparations has one entry for each preparation of the heartbeat, and one for each new one.
+	Preparations []PreparationState `json:"session_preparations,omitempty"`
+	// HandOvers is the number of sessions of a draining worker that a successor prepares: the worker waits for them.
+	HandOvers int `json:"hand_overs,omitempty"`
+}
+
+// SessionPreparation reports a set-up for a session that another worker owns. The prepared state serves no attempt
+// before the app reports that this worker has acquired the session.
+type SessionPreparation struct {
+	SessionID string  `json:"session_id"`
+	Epoch     int64   `json:"epoch"` // the owner's epoch, for which the state is prepared
+	Prepared  bool    `json:"prepared,omitempty"`
+	Failed    string  `json:"failed,omitempty"` // why this worker ended the preparation
+	Seconds   float64 `json:"set_up_seconds,omitempty"`
+}
+
+// The states of a preparation in the response to a heartbeat. With preparing the worker runs the set-up or keeps its
+// state, with acquired it owns the session, with discarded it tears the state down.
+const (
+	PreparationPreparing = "preparing"
+	PreparationAcquired  = "acquired"
+	PreparationDiscarded = "discarded"
+)
+
+// PreparationState is the state, in the store, of a session that the worker prepares.
+type PreparationState struct {
+	SessionID string `json:"session_id"`
+	Epoch     int64  `json:"epoch"` // as in SessionPreparation
+	State     string `json:"state" enum:"preparing,acquired,discarded"`
+	// Session has the definition and its arguments if the heartbeat did not report the preparation; with acquired it has
+	// the epoch of this worker, and otherwise none.
+	Session *SessionAffinity `json:"session,omitempty"`
 }
 
 // SessionState is the state, in the store, of a session that the worker renews.

@@ -86,7 +86,7 @@ func pollRequest(in protocol.ChannelPoll) protocol.PollRequest {
 	return protocol.PollRequest{
 		Release: release, Queues: in.Queues, Kinds: in.Kinds, Free: in.Free, Max: in.Max, BuildID: in.BuildID,
 		PollID: in.PollID, PageSize: in.PageSize, PagedQueries: in.PagedQueries, PagedSignals: in.PagedSignals,
-		EagerTasks: in.EagerTasks,
+		EagerTasks: in.EagerTasks, HandOver: in.HandOver,
 	}
 }
 

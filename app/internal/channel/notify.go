@@ -39,6 +39,11 @@ func (n notices) YieldSession(ctx context.Context, s protocol.SessionNotice) err
 	return n.send(ctx, protocol.NoticeYield, s)
 }
 
+// PrepareSessions asks the worker for a heartbeat.
+func (n notices) PrepareSessions(ctx context.Context) error {
+	return n.send(ctx, protocol.NoticePrepare, struct{}{})
+}
+
 // EvictRuns notifies the worker that runs in its sticky cache have ended.
 func (n notices) EvictRuns(ctx context.Context, e protocol.EvictNotice) error {
 	return n.send(ctx, protocol.NoticeEvict, e)

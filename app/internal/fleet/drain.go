@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -215,8 +214,15 @@ func (f *Fleet) followDrains(
 		if held[k.ID].Sessions == 0 {
 			continue
 		}
-		if err := f.drainSessions(ctx, k, f.workers.DrainOf(h.Worker)); err != nil {
-			return err
+		d := f.workers.DrainOf(h.Worker)
+		if d != nil {
+			if _, err := f.moveSessions(ctx, h.Worker, d); err != nil {
+				return err
+			}
+		} else if !h.Draining {
+			if err := f.undrainSessions(ctx, k); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -262,26 +268,17 @@ func (f *Fleet) warnOverdueDrain(ctx context.Context, k engine.WorkerKey, h memb
 	}
 }
 
-// drainSessions starts to drain the sessions of a drained worker: each is released once nothing runs in it. Without a
-// drain, it cancels the release of sessions that are not yet released.
-func (f *Fleet) drainSessions(ctx context.Context, k engine.WorkerKey, d *engine.Drain) error {
+// undrainSessions cancels the release and the hand-over of a worker's sessions that are not yet released.
+func (f *Fleet) undrainSessions(ctx context.Context, k engine.WorkerKey) error {
 	held, err := transaction.SessionsOwnedBy(ctx, f.store, k)
 	if err != nil {
 		return err
 	}
-	for _, s := range held {
-		var in engine.SessionInput
-		switch {
-		case d == nil && s.Leaving:
-			in = engine.UndrainSession{Worker: k.ID}
-		case d != nil && s.Moving == "":
-			in = engine.DrainSession{Worker: k.ID, Operator: cmp.Or(d.By, "an operator")}
-		default:
-			continue
-		}
-		_, err := transaction.UpdateSession(ctx, f.store, f.dispatch, s.Key(), in)
-		if err != nil && !engine.IsNotDue(err) && protocol.ReasonOf(err) == "" {
-			return err
+	for i := range held {
+		if s := &held[i]; s.Leaving || s.Prepare != nil {
+			if err := f.update(ctx, s, engine.UndrainSession{Worker: k.ID}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

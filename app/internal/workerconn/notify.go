@@ -33,6 +33,13 @@ func (s *Registry) YieldSession(namespace, worker string, n protocol.SessionNoti
 	})
 }
 
+// PrepareSessions asks a worker for a heartbeat, because sessions that it prepares, or should prepare, have changed.
+func (s *Registry) PrepareSessions(namespace, worker string) {
+	s.notify(namespace, worker, "prepare", func(ctx context.Context, w protocol.WorkerNotices) error {
+		return w.PrepareSessions(ctx)
+	})
+}
+
 // EvictRuns notifies a worker that runs in its sticky cache have ended.
 func (s *Registry) EvictRuns(namespace, worker string, n protocol.EvictNotice) {
 	s.notify(namespace, worker, "evict", func(ctx context.Context, w protocol.WorkerNotices) error {
@@ -120,6 +127,9 @@ func (s *Registry) sendCancels() {
 			}
 		}
 		for _, m := range changed.Moves {
+			if m.ForSuccessor() {
+				s.PrepareSessions(m.Session.Namespace, m.Worker)
+			}
 			if m.Ends() && m.By != m.Worker { // the worker ended it, so it knows
 				reason := m.Why
 				if reason == "" {

@@ -33,7 +33,9 @@ func (p *Conn) pollTasks(ctx context.Context, in protocol.PollRequest) (protocol
 	req.Timeout = &seconds
 	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(p.polls, cancel)()
+	if !in.HandOver { // a draining worker still polls for sessions that it hands over
+		defer context.AfterFunc(p.polls, cancel)()
+	}
 	a, err := p.registry.verbs.Poll(waiting, req)
 	if errors.Is(err, dispatch.ErrDraining) || err != nil && p.polls.Err() != nil && ctx.Err() == nil {
 		return protocol.PollResponse{

@@ -385,7 +385,10 @@ func (b *batch) Holding(w engine.WorkerKey, except engine.SessionKey, now time.T
 		}
 	}
 	for k, s := range b.sessions {
-		if k != except && k.Namespace == w.Namespace && s.Session != nil && !s.deleted && s.HeldBy(w.ID, now) {
+		if k == except || k.Namespace != w.Namespace || s.Session == nil || s.deleted {
+			continue
+		}
+		if p := s.Preparing(now); s.HeldBy(w.ID, now) || p != nil && p.Worker == w.ID {
 			n++
 		}
 	}

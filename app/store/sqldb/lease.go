@@ -290,10 +290,15 @@ func (b *batch) ranges(
 				continue
 			}
 			if !l.session {
-				routes[route(q, name, "*")] = true
+				if !e.Draining {
+					routes[route(q, name, "*")] = true
+				}
 				continue
 			}
 			routes[route(q, name, "="+e.Worker.ID)] = true
+			if e.Draining { // it acquires no session
+				continue
+			}
 			n, ok := held[processOf(e.Worker)]
 			below := ok && n < e.Worker.MaxSessions
 			for _, word := range open {

@@ -183,14 +183,23 @@ func newStatements(d db.Dialect) *statements {
 	}
 	// The word of a route follows its last separator: trimming all other characters from the right leaves the rest.
 	words := []db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")}
-	held := d.Probe(record.Workers.Key(), "t.namespace, t.owner",
+	// A session that a worker prepares has a reserved place there.
+	held := db.ReuseParameter(d, d.Probe(record.Workers.Key(), "t.namespace, t.owner",
 		"(SELECT namespace, owner AS worker_id, owner FROM sessions"+
-			" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")
+			" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")+
+		" UNION ALL "+d.Probe(record.Workers.Key(), "t.namespace, t.worker_id",
+		"(SELECT namespace, prepare_for AS worker_id FROM sessions"+
+			" WHERE prepare_for IS NOT NULL AND prepare_until > $now)", "", ""))
 	s.held = &db.Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
 		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1 FROM sessions AS o WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
-	s.holdings = &db.Stmt{SQL: d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.session_id, t.lease_until",
-		"(SELECT namespace, owner AS worker_id, owner,"+
-			" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")}
+	s.holdings = &db.Stmt{SQL: db.ReuseParameter(
+		d, d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.session_id, t.lease_until",
+			"(SELECT namespace, owner AS worker_id, owner,"+
+				" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")+
+			" UNION ALL "+d.Probe(record.Workers.Key(), "t.namespace, t.worker_id, t.session_id, t.prepare_until",
+			"(SELECT namespace, prepare_for AS worker_id, session_id, prepare_until FROM sessions"+
+				" WHERE prepare_for IS NOT NULL)", "", ""),
+	)}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator
 	const where = "t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL AND t.route IS NOT NULL"
 	const returning = " RETURNING tasks.namespace, tasks.queue, tasks.kind, tasks.route"

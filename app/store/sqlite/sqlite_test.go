@@ -234,6 +234,8 @@ func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			"DROP INDEX runs_stuck", "DROP INDEX runs_unserved", "ALTER TABLE runs DROP COLUMN failing",
 			"ALTER TABLE runs DROP COLUMN unserved", "ALTER TABLE runs DROP COLUMN unserved_at",
 			"ALTER TABLE runs DROP COLUMN unserved_why",
+			"DROP INDEX sessions_prepare", "ALTER TABLE sessions DROP COLUMN prepare_for",
+			"ALTER TABLE sessions DROP COLUMN prepare_until",
 			"DROP TABLE signal_inbox", "DROP INDEX runs_inbox", "ALTER TABLE runs DROP COLUMN inbox",
 			"ALTER TABLE runs DROP COLUMN inbox_from",
 			"DROP INDEX runs_held", "ALTER TABLE runs DROP COLUMN held",

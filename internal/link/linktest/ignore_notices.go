@@ -20,6 +20,9 @@ func (IgnoreNotices) EndSession(context.Context, protocol.SessionNotice) error {
 // YieldSession does nothing.
 func (IgnoreNotices) YieldSession(context.Context, protocol.SessionNotice) error { return nil }
 
+// PrepareSessions does nothing.
+func (IgnoreNotices) PrepareSessions(context.Context) error { return nil }
+
 // EvictRuns does nothing.
 func (IgnoreNotices) EvictRuns(context.Context, protocol.EvictNotice) error { return nil }
 

@@ -1067,7 +1067,7 @@ export interface components {
              * @description All renewals of one epoch are one entry, at the time of the last renewal.
              * @enum {string}
              */
-            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "preparing" | "prepared" | "preparation_ended" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
             /** @description the owner before or after this event */
             worker_id?: string;

@@ -60,6 +60,9 @@ type SessionModel struct {
 	Word       string
 	Body       string
 	Behind     *string
+
+	PrepareFor   *string
+	PrepareUntil *int64
 }
 
 // TableName returns the table of the model.

@@ -53,6 +53,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	db := r.list(ctx, q.Limit).Order("updated_at DESC, session_id DESC").Where("(claimed = 1 OR door = 'workflow')")
 	for column, v := range map[string]string{
 		"namespace": q.Namespace, "owner": q.Owner, "queue": q.Queue, "workflow_id": q.Workflow,
+		"prepare_for": q.PreparedBy,
 	} {
 		if v != "" {
 			db = db.Where(column+" = ?", v)

@@ -141,14 +141,16 @@ func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]sto
 		return nil, err
 	}
 	all := map[string]store.Holding{}
-	const query = "SELECT owner, count(*), 0, 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, count(*), count(*), 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, 0, 0, count(*) FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner"
+	const query = "SELECT owner, count(*), 0, 0, 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, count(*), count(*), 0, 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, 0, 0, count(*), 0 FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner" +
+		" UNION ALL SELECT prepare_for, 0, 0, 0, count(*) FROM sessions WHERE namespace = $1 AND prepare_for IS NOT NULL AND prepare_until > $2 GROUP BY prepare_for"
 	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
 		h := all[db.Str(v[0])]
 		h.Leases += int(db.Int(v[1]))
 		h.WorkflowTasks += int(db.Int(v[2]))
 		h.Sessions += int(db.Int(v[3]))
+		h.Prepared += int(db.Int(v[4]))
 		all[db.Str(v[0])] = h
 		return nil
 	})

@@ -231,6 +231,8 @@ func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) e
 	r.S(s.Namespace).S(s.ID).S(string(s.Origin)).S(s.WorkflowID).S(string(s.Status)).S(s.Owner).I(s.Epoch)
 	r.I(s.LeaseUntil.Micros()).I(s.DueAt().Micros()).I(s.UpdatedAt.Micros()).S(s.Queue).I(Flag(s.EverAcquired)).
 		I(Flag(s.Terminal)).S(word).S(body).S(workers)
+	successor, until := s.PreparedBy()
+	r.S(successor).I(until.Micros())
 	return nil
 }
 

@@ -46,6 +46,7 @@ var (
 		db.Num("lease_until").Opt(), db.Num("due_at").Opt(), db.Num("updated_at"), db.Text("queue"),
 		db.Num("claimed"), db.Num("terminal"),
 		db.Text("word"), db.Text("body"), db.Text("behind").Opt(),
+		db.Text("prepare_for").Opt(), db.Num("prepare_until").Opt(),
 	}}
 	Timeline = &db.Table{Name: "session_events", Columns: []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("at"), db.Text("body"),

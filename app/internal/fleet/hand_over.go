@@ -1,0 +1,224 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/membership"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// While a worker drains, the app chooses a successor for each of its sessions whose definition allows a hand-over. The
+// other sessions are released as soon as no task runs in them.
+
+// HandOver moves the sessions off a draining worker and returns the number of its sessions that a successor prepares.
+// The worker waits for them. It returns 0 for a worker that does not drain, and after the deadline of the drain. self
+// reports that the worker itself started the drain.
+func (f *Fleet) HandOver(ctx context.Context, w *engine.Worker, self bool) int {
+	d := f.workers.DrainOf(w)
+	if d == nil && !self {
+		return 0
+	}
+	pending, err := f.moveSessions(ctx, w, d)
+	if err != nil && ctx.Err() == nil {
+		store.Warn(&f.log, err).Str("worker_id", w.ID).Msg("failed to hand the sessions of a draining worker over")
+	}
+	return pending
+}
+
+// moveSessions prepares or releases the sessions of a draining worker. d is nil if the worker drains itself.
+func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Drain) (pending int, err error) {
+	held, err := transaction.SessionsOwnedBy(ctx, f.store, w.Key())
+	if err != nil || len(held) == 0 {
+		return 0, err
+	}
+	by := ""
+	if d != nil {
+		by = cmp.Or(d.By, "an operator")
+	}
+	to, err := f.successors(ctx, w)
+	if err != nil {
+		return 0, err
+	}
+	expired := d != nil && d.DeadlinePassed(to.now)
+	// In the order of their IDs, so that two apps that do the same choose alike.
+	slices.SortFunc(held, func(a, b engine.Session) int { return cmp.Compare(a.ID, b.ID) })
+	for i := range held {
+		s := &held[i]
+		if p := s.Preparing(to.now); p != nil && !expired {
+			if to.reachable(p) {
+				pending++
+				continue
+			}
+			end := engine.EndPreparation{Preparation: *p, Why: "the successor is lost or drains"}
+			if err := f.update(ctx, s, end); err != nil {
+				return pending, err
+			}
+			s.Prepare, s.Moving = nil, ""
+		}
+		if s.Moving != "" {
+			continue
+		}
+		if !expired {
+			prepared, err := f.prepare(ctx, s, to, by)
+			if err != nil {
+				return pending, err
+			}
+			if prepared {
+				pending++
+				continue
+			}
+		}
+		drain := engine.DrainSession{Worker: w.ID, Operator: cmp.Or(by, w.ID), Deadline: expired}
+		if err := f.update(ctx, s, drain); err != nil {
+			return pending, err
+		}
+	}
+	return pending, nil
+}
+
+// update applies an input to a session, unless the session has changed so that the input no longer applies.
+func (f *Fleet) update(ctx context.Context, s *engine.Session, in engine.SessionInput) error {
+	_, err := transaction.UpdateSession(ctx, f.store, f.dispatch, s.Key(), in)
+	if err != nil && (engine.IsNotDue(err) || protocol.ReasonOf(err) != "") {
+		return nil
+	}
+	return err
+}
+
+// candidates are the workers that may take over the sessions of a draining worker.
+type candidates struct {
+	fleet *Fleet
+	owner *engine.Worker
+	now   time.Time
+	known membership.Roster
+	held  map[string]store.Holding
+	mean  int // number of sessions of each candidate after the drain, if they are distributed evenly
+}
+
+func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidates, error) {
+	c := &candidates{fleet: f, owner: owner}
+	now, err := f.store.Now(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c.now = now
+	err = f.store.View(ctx, func(r store.Reader) (err error) {
+		if c.held, err = r.Holdings(ctx, owner.Namespace); err != nil {
+			return err
+		}
+		c.known, err = f.workers.Roster(ctx, r, owner.Namespace)
+		return err
+	})
+	workers, sessions := 0, c.sessions(owner)
+	for _, h := range c.known {
+		if h.Worker.ID != owner.ID && c.available(&h) && h.Worker.MaxSessions > 0 {
+			workers++
+			sessions += c.sessions(h.Worker)
+		}
+	}
+	c.mean = (sessions + workers - 1) / max(1, workers)
+	return c, err
+}
+
+// available reports whether tasks may be dispatched to a worker: it is alive, does not drain and passes the release
+// gate.
+func (c *candidates) available(h *membership.TrackedWorker) bool {
+	return h.Gate == "" && !c.fleet.workers.Stopped(h) && c.fleet.workers.Alive(*h, c.now)
+}
+
+// sessions returns the number of sessions that a worker holds or prepares.
+func (c *candidates) sessions(w *engine.Worker) int {
+	return c.held[w.ID].Sessions + c.held[w.ID].Prepared
+}
+
+// reachable reports whether the process that prepares a session is alive and does not drain.
+func (c *candidates) reachable(p *engine.Preparation) bool {
+	h, ok := c.known[engine.WorkerKey{Namespace: c.owner.Namespace, ID: p.Worker}]
+	return ok && h.Worker.Incarnation == p.Incarnation && !c.fleet.workers.Stopped(&h) && c.fleet.workers.Alive(h, c.now)
+}
+
+// room returns how many more sessions a worker may hold or prepare.
+func (c *candidates) room(w *engine.Worker) int { return w.MaxSessions - c.sessions(w) }
+
+// best returns the best worker that may prepare the session; nil: there is none.
+func (c *candidates) best(s *engine.Session) (best *engine.Worker) {
+	for _, h := range c.known {
+		w := h.Worker
+		switch {
+		case w.ID == c.owner.ID || !c.available(&h):
+		case !s.HandsOver(c.owner, w) || c.room(w) <= 0 || c.withheld(s, w):
+		case best == nil || c.better(w, best):
+			best = w
+		}
+	}
+	return best
+}
+
+// better reports whether w is the better successor. Workers with fewer sessions than the mean come first, and of those
+// the one that registered last: during a rolling restart, a worker that registered earlier will drain soon, and its
+// sessions would be set up twice. Of the others the one with the most room is the best.
+func (c *candidates) better(w, than *engine.Worker) bool {
+	below, thanBelow := c.sessions(w) < c.mean, c.sessions(than) < c.mean
+	if below != thanBelow {
+		return below
+	}
+	newest := w.RegisteredAt.Compare(than.RegisteredAt.Time)
+	if !below {
+		newest = 0
+	}
+	return cmp.Or(newest, cmp.Compare(c.room(w), c.room(than)), cmp.Compare(than.ID, w.ID)) > 0
+}
+
+// withheld reports whether an operator drained the build of the worker, or routed its group away, in a queue of the
+// session.
+func (c *candidates) withheld(s *engine.Session, w *engine.Worker) bool {
+	queues := c.owner.Queues
+	if s.Queue != "" {
+		queues = []string{s.Queue}
+	}
+	return slices.ContainsFunc(queues, func(q string) bool {
+		return c.fleet.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Withholds(w)
+	})
+}
+
+// prepare reserves a place for the session at a successor. It returns false if there is none.
+func (f *Fleet) prepare(ctx context.Context, s *engine.Session, c *candidates, by string) (bool, error) {
+	w := c.best(s)
+	if w == nil {
+		return false, nil
+	}
+	key, sk := w.Key(), s.Key()
+	already := false // another app, or another call, has chosen a successor
+	_, err := transaction.Commit[engine.SessionChange](ctx, f.store, store.Transaction{
+		Needs: store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true},
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			row := rows.Worker(key)
+			if row == nil || !row.DeregisteredAt.IsZero() || row.Incarnation != w.Incarnation {
+				return store.Writes{}, transaction.StaleWorker(key.ID)
+			}
+			session := rows.Session(sk)
+			already = session != nil && session.Preparing(now) != nil
+			change, err := engine.DecideSession(session, engine.PrepareSession{
+				Owner: c.owner, Operator: by,
+				Successor: engine.Lessee{Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true},
+			}, now)
+			return store.Writes{Sessions: []engine.SessionChange{change}, Answer: change}, err
+		},
+	})
+	if err != nil && (engine.IsNotDue(err) || protocol.ReasonOf(err) != "") {
+		return already, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	h := c.held[w.ID]
+	h.Prepared++
+	c.held[w.ID] = h
+	return true, nil
+}
