@@ -75,7 +75,9 @@ func (ex *executor) begin(
 		h.DeadlineMS = inv.Deadline.UnixMilli()
 	}
 	if inv.Session != nil {
-		h.Session, h.Epoch = inv.Session.ID, inv.Session.Epoch
+		if h.Session = inv.Session.ID; !inv.Session.Prepares {
+			h.Epoch = inv.Session.Epoch
+		}
 	}
 	ex.mu.Lock()
 	if ex.ended || ex.endCause != nil {

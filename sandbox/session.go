@@ -15,6 +15,7 @@ type session struct {
 	id       string
 	epoch    int64
 	pinned   bool
+	prepares bool // the worker does not hold the session yet; the epoch is that of its owner
 	leaving  bool // its eviction has started
 	slots    map[string]*slot
 	inflight int
@@ -132,7 +133,10 @@ func (p *Pool) sessionFor(inv Invocation) (s, replaced *session, err error) {
 	} else if buried && grave.epoch == epoch {
 		delete(p.tombs, id)
 	}
-	s = &session{id: id, epoch: epoch, pinned: inv.Session.Pinned, slots: map[string]*slot{}, used: time.Now()}
+	s = &session{
+		id: id, epoch: epoch, pinned: inv.Session.Pinned, prepares: inv.Session.Prepares, slots: map[string]*slot{},
+		used: time.Now(),
+	}
 	s.evicted.Store(buried && grave.epoch < epoch && grave.cause == CauseEvictedPressure && !inv.Rebuild)
 	p.sessions[id] = s
 	return s, replaced, nil
@@ -171,7 +175,11 @@ func (p *Pool) fill(s *session, place *slot, l *language) {
 		ex.session.Store(s)
 		place.ex = ex
 		p.mu.Unlock()
-		if ex.send(frame.Frame{Header: frame.Header{T: frame.Open, Session: s.id, Epoch: s.epoch}}) != nil {
+		open := frame.Header{T: frame.Open, Session: s.id, Epoch: s.epoch}
+		if s.prepares {
+			open.Epoch = 0 // calls under an epoch state it
+		}
+		if ex.send(frame.Frame{Header: open}) != nil {
 			<-ex.done // wait for the end, so that begin returns the reason
 		}
 		return
@@ -212,6 +220,25 @@ func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) e
 	p.mu.Unlock()
 	p.finish(ctx, s, ending{cause: cause, kind: Cancelled, message: "the session was closed: " + reason})
 	return nil
+}
+
+// AdoptSession makes the executors in which the worker prepared a session those of a holding under a later epoch. No
+// call may run in them. If they have ended, it does nothing.
+func (p *Pool) AdoptSession(id string, from, to int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	old := p.sessions[id]
+	if old == nil || old.epoch != from || !old.prepares {
+		return
+	}
+	// A new value, because executors read the epoch of theirs without the mutex.
+	s := &session{id: id, epoch: to, pinned: old.pinned, slots: old.slots, used: time.Now()}
+	p.sessions[id] = s
+	for _, place := range s.slots {
+		if place.ex != nil {
+			place.ex.session.Store(s)
+		}
+	}
 }
 
 // finish waits for the calls of a buried session and ends its executors.

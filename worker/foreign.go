@@ -2,10 +2,13 @@ package worker
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -154,6 +157,64 @@ func (w *Worker) sessionDefinitions() []string {
 		all = append(all, strings.TrimPrefix(h.Name, sandbox.SessionPrefix))
 	}
 	return all
+}
+
+// preparedDefinitions returns the names of the session definitions whose set-up may run while another worker holds the
+// session.
+func (w *Worker) preparedDefinitions() (all []string) {
+	for _, name := range w.opt.Registry.SessionDefinitions() {
+		if w.opt.Registry.sessions[name].Prepares() {
+			all = append(all, name)
+		}
+	}
+	w.found.Lock()
+	defer w.found.Unlock()
+	for _, h := range w.handlers.sessions {
+		if w.prepares[h.Name] == h.Hash {
+			all = append(all, strings.TrimPrefix(h.Name, sandbox.SessionPrefix))
+		}
+	}
+	return all
+}
+
+// handOverRetry is the pause before the options of a file are read again, for example while packages are installed.
+const handOverRetry = 5 * time.Second
+
+// findHandOvers reads the options of session definitions in files that mention a hand-over. If one allows it, the
+// worker registers again. Until then sessions of these definitions are neither prepared nor handed over.
+func (w *Worker) findHandOvers(ctx context.Context) {
+	left := w.Handlers().sessions
+	for len(left) > 0 {
+		var failed []sandbox.Definition
+		found := false
+		for _, h := range left {
+			source, err := os.ReadFile(h.Path)
+			if err != nil || !strings.Contains(strings.ToLower(strings.ReplaceAll(string(source), "_", "")), "handover") {
+				continue
+			}
+			raw, err := w.pool.Exported(ctx, h.Name, "options")
+			if err != nil {
+				failed = append(failed, h)
+			} else if runner.AllowsPreparation(raw) {
+				w.found.Lock()
+				w.prepares[h.Name], found = h.Hash, true
+				w.found.Unlock()
+			}
+		}
+		if found {
+			if err := w.link.Reregister(ctx); err != nil && ctx.Err() == nil {
+				w.log.Warn().Err(err).Msg("failed to register session definitions with a hand-over; the next connection does")
+			}
+		}
+		if left = failed; len(left) == 0 {
+			return
+		}
+		select {
+		case <-time.After(handOverRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // handlerVersions returns the version of each handler, by activity type.

@@ -40,6 +40,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer func() { unlink(); watching.Wait() }()
 	linked := make(chan error, 1)
 	go func() { linked <- w.link.Run(linkCtx) }()
+	watching.Go(func() { w.findHandOvers(linkCtx) })
 	if w.opt.Watch {
 		watching.Go(func() { w.watch(linkCtx) })
 	}
@@ -91,12 +92,15 @@ func (w *Worker) shutdown() error {
 	}()
 	w.log.Info().Dur("deadline", w.opt.DrainTimeout).Msg("draining")
 	connected := w.link.Connected()
-	if connected {
-		w.link.Drain()
-	}
 	work, done := context.WithDeadline(
 		ctx, began.Add(max(w.opt.DrainTimeout-deregisterTime, w.opt.DrainTimeout/2)),
 	)
+	switch {
+	case connected && w.handsOver():
+		w.link.HandOver(work)
+	case connected:
+		w.link.Drain()
+	}
 	err := w.runner.Stop(work)
 	done()
 	if err != nil {
@@ -181,6 +185,18 @@ func (w *Worker) endSession(ctx context.Context, id string, epoch int64, reason 
 	}
 	if err := w.pool.CloseSession(ctx, sandbox.Session{ID: id, Epoch: epoch}, reason); err != nil {
 		w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to close session state")
+	}
+}
+
+// handsOver reports whether the worker holds sessions that may be handed over in a drain.
+func (w *Worker) handsOver() bool {
+	return len(w.preparedDefinitions()) > 0 && len(w.sessions.List()) > 0
+}
+
+// adoptSession makes the executors in which the worker prepared a session those of the epoch that it has acquired.
+func (w *Worker) adoptSession(id string, from, to int64) {
+	if w.pool != nil {
+		w.pool.AdoptSession(id, from, to)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -19,6 +20,8 @@ const watchEvery = 500 * time.Millisecond
 func (w *Worker) watch(ctx context.Context) {
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
+	var reading sync.WaitGroup
+	defer reading.Wait()
 	was := treeStamp(w.opt.Handlers)
 	for {
 		select {
@@ -53,6 +56,7 @@ func (w *Worker) watch(ctx context.Context) {
 			w.log.Warn().Err(err).Msg("failed to register the changed handlers; retrying")
 			was = "" // try again at the next check
 		}
+		reading.Go(func() { w.findHandOvers(ctx) })
 	}
 }
 

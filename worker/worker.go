@@ -138,11 +138,12 @@ type Worker struct {
 	sessions    *session.Sessions
 	pool        *sandbox.Pool // nil: none
 	machine     *link.Machine
-	lock        *os.File   // nil: none
-	found       sync.Mutex // guards handlers
-	handlers    Handlers   // activities of other languages
-	executes    bool       // some activities run in executors
-	together    int        // default maximum of concurrent activities in a session; 0: the number of slots
+	lock        *os.File          // nil: none
+	found       sync.Mutex        // guards handlers and prepares
+	handlers    Handlers          // activities of other languages
+	prepares    map[string]string // hashes of the files of session definitions with a hand-over, by their names
+	executes    bool              // some activities run in executors
+	together    int               // default maximum of concurrent activities in a session; 0: the number of slots
 	fleet       fleetWide
 	abort       chan struct{}
 	aborting    sync.Once
@@ -171,6 +172,7 @@ func New(o Options) (_ *Worker, err error) {
 	o.AttemptLease = o.AttemptLease.Round(time.Second)
 	w := &Worker{
 		opt: o, id: o.WorkerID, incarnation: ulid.Make().String(), abort: make(chan struct{}), drain: make(chan struct{}),
+		prepares: map[string]string{},
 	}
 	if w.id == "" {
 		w.id = ulid.Make().String()
@@ -213,7 +215,8 @@ func New(o Options) (_ *Worker, err error) {
 		Lease: o.Sessions.Lease, Buffer: o.Sessions.Buffer, Idle: o.Sessions.Idle, NewState: func() session.State {
 			return activity.NewSessionValues()
 		},
-		End: w.endSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession, Beat: func() { w.link.Beat() }, Log: w.log,
+		End: w.endSession, Adopt: w.adoptSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession,
+		Beat: func() { w.link.Beat() }, Log: w.log,
 	}, session.Interval(o.AttemptLease, o.Sessions.Buffer)) // without the upper limit of the renewal interval
 	if err != nil {
 		return nil, err
@@ -226,7 +229,8 @@ func New(o Options) (_ *Worker, err error) {
 		Carrier: o.internal.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
 		// The link sets the worker ID in the registration.
-		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Log: slogbridge.Zerolog(o.Logger),
+		Register: w.registration, Machine: w.describe, Holdings: lazy{&run}, Preparations: lazy{&run},
+		HandsOver: w.handsOver, Log: slogbridge.Zerolog(o.Logger),
 		OnCancel: func(n protocol.CancelNotice) { run.Cancel(n) }, OnSettings: w.settings,
 		OnSession:  w.sessions.Notified,
 		OnYield:    w.yield,
@@ -268,6 +272,12 @@ func (l lazy) Renewed(sent time.Time, leases []protocol.HeartbeatRequest, sessio
 ) {
 	(*l.r).Holdings().Renewed(sent, leases, sessions, a, err)
 }
+
+func (l lazy) Preparations(draining bool) []protocol.SessionPreparation {
+	return (*l.r).Preparations(draining)
+}
+
+func (l lazy) Prepared(sent time.Time, a protocol.WorkerHeartbeatResponse) { (*l.r).Prepared(sent, a) }
 
 // ID returns the worker's ID.
 func (w *Worker) ID() string { return w.id }
@@ -412,6 +422,9 @@ func (w *Worker) capabilities() []string {
 	}
 	for _, name := range w.sessionDefinitions() {
 		all = append(all, protocol.DefinitionCapability(name))
+	}
+	for _, name := range w.preparedDefinitions() {
+		all = append(all, protocol.PrepareCapability(name))
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capabilities()...)

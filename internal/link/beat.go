@@ -72,6 +72,9 @@ func (l *Link) beatEvery() time.Duration {
 	if l.quiet() {
 		every = min(every, quietBeat)
 	}
+	if l.handsOver() || l.prepares {
+		every = min(every, handOverBeat)
+	}
 	return every
 }
 
@@ -117,6 +120,10 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 	l.mu.Lock()
 	in.Draining = l.draining
 	l.mu.Unlock()
+	if l.opt.Preparations != nil {
+		in.Preparations = l.opt.Preparations.Preparations(in.Draining || l.Paused())
+	}
+	l.prepares = len(in.Preparations) > 0
 	in.CachedRuns = l.nextCachedRuns()
 	in.Machine, _ = json.Marshal(l.machine()) // cannot fail: numbers and text
 	call, cancel := context.WithTimeout(ctx, beatTimeout)
@@ -129,6 +136,11 @@ func (l *Link) sendHeartbeat(ctx context.Context) time.Time {
 		l.cachedRunsReported(len(in.CachedRuns))
 		l.notifyEnded(out.EndedRuns)
 		l.applyIntent(out.Intent, "")
+		l.recordHandOvers(in.Draining, out.HandOvers)
+		if l.opt.Preparations != nil {
+			l.opt.Preparations.Prepared(sent, out)
+			l.prepares = l.prepares || len(out.Preparations) > 0
+		}
 		if out.Settings != l.Settings().Revision {
 			go l.refetchSettings(ctx) // renewals must not wait for it
 		}

@@ -116,7 +116,14 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	if in.Timeout != nil {
 		hold = min(hold, time.Duration(*in.Timeout)*time.Second)
 	}
-	if l.waitWhilePaused(ctx, hold) {
+	handOver, begins := l.currentHandOver()
+	if handOver != nil {
+		var kept bool
+		if in, kept = handOver.restrict(in); !kept {
+			handOver.wait(ctx, hold)
+			return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
+		}
+	} else if l.waitWhilePaused(ctx, hold) {
 		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
 	}
 	req := l.completePoll(in)
@@ -124,9 +131,17 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	req.Timeout = &seconds
 	ctx, cancel := context.WithTimeout(ctx, hold+slack)
 	defer cancel()
+	if handOver != nil {
+		defer context.AfterFunc(handOver.ctx, cancel)()
+	}
 	a, err := callRegistered(ctx, l, "poll", protocol.WorkerVerbs.Poll, req)
 	if err == nil {
 		l.recordTasks(&a)
+		if a.Status == protocol.PollDraining && handOver == nil && l.awaitHandOver(ctx, begins) {
+			return l.Poll(ctx, in) // the drain has begun during the poll
+		}
+	} else if handOver != nil && handOver.ctx.Err() != nil {
+		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, nil
 	}
 	return a, err
 }
@@ -150,6 +165,9 @@ func (l *Link) recordTasks(a *protocol.PollResponse) {
 // Complete reports outcomes and, with Next, polls in the same call. The items of the response are in the order of the
 // outcomes.
 func (l *Link) Complete(ctx context.Context, in protocol.CompleteRequest) (protocol.CompleteBatchResponse, error) {
+	if l.handsOver() {
+		in.Next = nil // the worker polls separately, only for the sessions that it hands over
+	}
 	if in.Next != nil {
 		next := l.completePoll(*in.Next)
 		in.Next = &next

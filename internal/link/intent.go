@@ -24,6 +24,7 @@ func (l *Link) applyIntent(i protocol.Intent, reason string) {
 		return
 	case is:
 		l.paused = make(chan struct{})
+		defer l.Beat() // the response has the sessions that this worker hands over
 	default:
 		close(l.paused)
 		l.paused = nil
@@ -50,7 +51,7 @@ func (l *Link) Paused() bool {
 // does not poll meanwhile.
 func (l *Link) waitWhilePaused(ctx context.Context, hold time.Duration) bool {
 	l.mu.Lock()
-	paused := l.paused
+	paused, begins := l.paused, l.handOverBegins
 	l.mu.Unlock()
 	if paused == nil {
 		return false
@@ -59,6 +60,7 @@ func (l *Link) waitWhilePaused(ctx context.Context, hold time.Duration) bool {
 	defer t.Stop()
 	select {
 	case <-paused:
+	case <-begins:
 	case <-t.C:
 	case <-ctx.Done():
 	}

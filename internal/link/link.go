@@ -53,6 +53,14 @@ type Holdings interface {
 	)
 }
 
+// Preparations are the sessions that a worker prepares while another worker owns them. Both methods must not block.
+type Preparations interface {
+	// Preparations returns what a heartbeat reports. A draining worker prepares nothing any more.
+	Preparations(draining bool) []protocol.SessionPreparation
+	// Prepared receives the response to a heartbeat sent at sent.
+	Prepared(sent time.Time, a protocol.WorkerHeartbeatResponse)
+}
+
 // Options of a link. Carrier, WorkerID and Register are required.
 type Options struct {
 	Carrier     Carrier
@@ -69,6 +77,10 @@ type Options struct {
 	// Machine returns information about the machine; it must not block. nil: only the release is sent.
 	Machine  func() protocol.MachineInformation
 	Holdings Holdings // nil: no leases
+	// Preparations are the sessions of other workers that this one sets up; nil: the worker prepares no sessions.
+	Preparations Preparations
+	// HandsOver reports whether the worker holds sessions that may be handed over in a drain; nil: it holds none.
+	HandsOver func() bool
 	// OnCancel, OnSession, OnDrain, OnSettings and OnPause are called when a notice of the app arrives. They must not
 	// block; any of them may be nil.
 	OnCancel func(protocol.CancelNotice)
@@ -131,6 +143,9 @@ type Link struct {
 	changed         chan struct{} // closed and replaced when live changes
 	fatal           error
 	draining        bool
+	handOver        *handOver      // nil: no session of this worker is handed over
+	handOverBegins  chan struct{}  // closed and replaced when handOver is set
+	handedOver      bool           // the draining worker has no session left that a successor prepares
 	deregistering   bool           // Deregister has begun: calls that fail from now on are expected to
 	deregistered    bool           // Deregister was sent and may have arrived: the link must not register again
 	verdict         string         // last result of the release check, so that each change is logged once
@@ -140,6 +155,7 @@ type Link struct {
 	paused          chan struct{}  // closed when an operator resumes this worker; nil: it is not paused
 	held            held           // has a separate lock
 	unreported      unreportedRuns // used by the heartbeat only
+	prepares        bool           // used by the heartbeat only: the worker prepares sessions
 }
 
 // live is a connection that is registered.
@@ -175,7 +191,7 @@ func New(o Options) (*Link, error) {
 	o = o.defaults()
 	return &Link{
 		opt: o, log: o.Log.With().Str("worker_id", o.WorkerID).Logger(), kick: make(chan struct{}, 1),
-		changed: make(chan struct{}),
+		changed: make(chan struct{}), handOverBegins: make(chan struct{}),
 	}, nil
 }
 

@@ -16,11 +16,15 @@ type SessionFence struct {
 	Epoch     int64
 }
 
-// Fence returns the fence of the attempt's session. It returns an error outside a session.
+// Fence returns the fence of the attempt's session. It returns an error outside a session, and in a set-up for a
+// hand-over, while another worker owns the session.
 func Fence(ctx context.Context) (SessionFence, error) {
 	s, ok := Session(ctx)
 	if !ok {
 		return SessionFence{}, errors.New("activity: fence outside a session")
+	}
+	if s.Epoch == 0 {
+		return SessionFence{}, errors.New("activity: the session is prepared for a hand-over and has no epoch yet")
 	}
 	return SessionFence{Namespace: Info(ctx).Namespace, SessionID: s.ID, Epoch: s.Epoch}, nil
 }

@@ -22,6 +22,8 @@ type SessionDefinition struct {
 	SetUpTimeout time.Duration
 	// OnFailure selects what happens when the set-up fails; empty: FailActivity.
 	OnFailure SetUpFailurePolicy
+	// HandOver selects how sessions move from a draining worker to another one; empty: HandOverRelease.
+	HandOver HandOver
 	// Isolated runs SetUp and TearDown in the executor of the session, for isolated activities: they find the state, and
 	// other activities of the worker do not.
 	Isolated bool
@@ -36,6 +38,17 @@ type SetUpFailurePolicy string
 const (
 	FailActivity     SetUpFailurePolicy = "fail_activity"
 	TryAnotherWorker SetUpFailurePolicy = "try_another_worker"
+)
+
+// HandOver selects how sessions move from a draining worker to another one.
+type HandOver string
+
+// With HandOverRelease the draining worker releases the session, and the next owner sets it up while its tasks wait.
+// With HandOverPrepare the next owner sets it up first: SetUp may run while another worker holds the session. Use it
+// for state that may exist twice, such as a model or a browser, but not for a device or a lock.
+const (
+	HandOverRelease HandOver = "release"
+	HandOverPrepare HandOver = "prepare"
 )
 
 // TypeStateElsewhere is the type of the error of State if the set-up of the session ran in another process.

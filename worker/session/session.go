@@ -30,6 +30,9 @@ type Options struct {
 	// GiveUp releases an epoch at the app; known is the highest epoch of the session that this worker has seen. With nil,
 	// only heartbeats release epochs.
 	GiveUp func(ctx context.Context, id string, epoch, known int64) error
+	// Adopt makes the executors that were prepared for epoch from the executors of epoch to; nil: no call. It must not
+	// block.
+	Adopt func(id string, from, to int64)
 	// Beat requests an early heartbeat; nil: no call. It is called when the worker acquires a session with a short
 	// lease.
 	Beat func()
@@ -61,6 +64,8 @@ type Sessions struct {
 
 	mu   sync.Mutex // guards the fields below, and the holdings in held
 	held map[string]*Holding
+	// prepared are the sessions whose state this worker prepares while another worker owns them.
+	prepared map[string]*Holding
 	// givenUp maps session IDs to epochs whose state this worker has dropped although the app may still lease the
 	// session to it. Every heartbeat reports these epochs until an app has confirmed them.
 	givenUp  map[string]int64
@@ -85,14 +90,15 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 				o.Idle.Seconds(), least.Seconds())
 	}
 	return &Sessions{
-		opt: o, log: o.Log, held: map[string]*Holding{}, givenUp: map[string]int64{}, epochs: newEpochs(mostEpochs),
+		opt: o, log: o.Log, held: map[string]*Holding{}, prepared: map[string]*Holding{}, givenUp: map[string]int64{},
+		epochs: newEpochs(mostEpochs),
 	}, nil
 }
 
-// Holding is one session that the worker holds under one epoch.
+// Holding is one session that the worker holds under one epoch, or prepares.
 type Holding struct {
 	ID    string
-	Epoch int64
+	Epoch int64 // of a preparation: the owner's epoch
 	State State // nil without NewState
 
 	set      *Sessions
@@ -176,30 +182,21 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		s.remove(h, "superseded")
 		h = nil
 	}
+	if p := s.prepared[a.SessionID]; h == nil && a.PreparedFor != 0 {
+		if p == nil || p.Epoch != a.PreparedFor || p.rebuilds == 0 {
+			s.epochs.saw(a.SessionID, a.Epoch)
+			s.epochs.dropped(a.SessionID, a.Epoch)
+			return nil, &DroppedError{Session: a.SessionID, Epoch: a.Epoch}
+		}
+		h = s.adopt(p, a)
+	}
 	if h == nil {
-		h = &Holding{
-			ID: a.SessionID, Epoch: a.Epoch, set: s, lease: s.opt.Lease, closed: make(chan struct{}),
-		}
-		if a.Lease > 0 {
-			h.lease = time.Duration(a.Lease) * time.Second
-		}
-		h.interval = Interval(h.lease, s.opt.Buffer)
-		if a.Origin == "" || a.Origin == "implicit" {
-			h.idle = s.opt.Idle
-		}
-		h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Origin != "worker"
-		if h.failFast = a.FailFast; h.failFast {
-			h.interval = min(h.interval, protocol.FailFastRenewal)
-		}
+		s.dropPrepared(a.SessionID, "acquired without it")
+		h = s.newHolding(a)
 		if s.opt.NewState != nil {
 			h.State = s.opt.NewState()
 		}
-		s.held[a.SessionID] = h
-		s.epochs.saw(a.SessionID, a.Epoch)
-		delete(s.givenUp, a.SessionID)
-		if h.interval < heartbeatInterval && s.opt.Beat != nil {
-			defer s.opt.Beat()
-		}
+		s.hold(h)
 		s.log.Debug().Str("session_id", h.ID).Int64("epoch", h.Epoch).Bool("is_new_claim", a.IsNew).Msg("session acquired")
 	}
 	if a.Arguments.Blob != "" {
@@ -211,6 +208,33 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 	h.suspended = time.Time{}
 	h.extend(lease.until(h.lease))
 	return h, nil
+}
+
+// newHolding returns a holding without state. The caller must hold mu.
+func (s *Sessions) newHolding(a *protocol.SessionAffinity) *Holding {
+	h := &Holding{ID: a.SessionID, Epoch: a.Epoch, set: s, lease: s.opt.Lease, closed: make(chan struct{})}
+	if a.Lease > 0 {
+		h.lease = time.Duration(a.Lease) * time.Second
+	}
+	h.interval = Interval(h.lease, s.opt.Buffer)
+	if a.Origin == "" || a.Origin == "implicit" {
+		h.idle = s.opt.Idle
+	}
+	h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Origin != "worker"
+	if h.failFast = a.FailFast; h.failFast {
+		h.interval = min(h.interval, protocol.FailFastRenewal)
+	}
+	return h
+}
+
+// hold adds a holding to the held sessions. The caller must hold mu.
+func (s *Sessions) hold(h *Holding) {
+	s.held[h.ID] = h
+	s.epochs.saw(h.ID, h.Epoch)
+	delete(s.givenUp, h.ID)
+	if h.interval < heartbeatInterval && s.opt.Beat != nil {
+		s.opt.Beat()
+	}
 }
 
 // SetUpArguments returns the encoded arguments of the session's definition, as the app delivered them with a task of
@@ -286,6 +310,10 @@ func (h *Holding) EndAttempt() {
 func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p := s.prepared[id]; p != nil && p.Epoch == epoch {
+		s.dropPrepared(id, cause)
+		return
+	}
 	h := s.held[id]
 	if h == nil || h.Epoch != epoch {
 		return
@@ -301,6 +329,11 @@ func (s *Sessions) Died(id string, epoch int64, cause, detail string) {
 // for a session that is not held.
 func (s *Sessions) Evict(id string, epoch int64, reason string, release func() error) bool {
 	s.mu.Lock()
+	if p := s.prepared[id]; p != nil && p.Epoch == epoch {
+		s.dropPrepared(id, reason) // the next heartbeat reports it
+		s.mu.Unlock()
+		return true
+	}
 	h := s.held[id]
 	here := h != nil && h.Epoch == epoch
 	busy := here && h.active > 0
@@ -422,8 +455,9 @@ func (s *Sessions) Notified(n protocol.SessionNotice) {
 	}
 }
 
-// DropAll removes all sessions and returns them.
+// DropAll removes all sessions and prepared state, and returns the sessions.
 func (s *Sessions) DropAll(reason string) []Info {
+	s.dropAllPrepared(reason)
 	all := s.List()
 	for _, i := range all {
 		s.Drop(i.SessionID, i.Epoch, reason)

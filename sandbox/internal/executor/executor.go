@@ -36,9 +36,11 @@ type Invocation struct {
 
 // Session is the session to which a call belongs, with its epoch.
 type Session struct {
-	ID     string
-	Epoch  int64
-	Pinned bool // never evicted under memory pressure (sessions that belong to a workflow)
+	ID    string
+	Epoch int64
+	// Prepares: the worker does not hold the session, and Epoch is that of the owner. Code sees no epoch.
+	Prepares bool
+	Pinned   bool // never evicted under memory pressure (sessions that belong to a workflow)
 }
 
 // IdempotencyKey returns the same key for every attempt of one activity execution.

@@ -178,6 +178,11 @@ func (s *server) invoke(f frame.Frame) {
 	}
 	outside := s.state == nil
 	if !outside {
+		s.mu.Lock()
+		if f.Epoch != 0 && f.Epoch != s.state.Epoch { // the worker has acquired a session that it prepared
+			s.state.Epoch = f.Epoch
+		}
+		s.mu.Unlock()
 		c.state = s.state
 		inv.Session = &Session{ID: s.state.ID, Epoch: s.state.Epoch}
 	}

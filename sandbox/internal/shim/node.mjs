@@ -386,7 +386,7 @@ function context(header, controller) {
     lastHeartbeat: lastHeartbeatOf(id),
     headers: headersOf(id),
     session: session && sessionOfCall(header.is_new === true),
-    fence: session && { namespace: keys.namespace, sessionId: session.id, epoch: session.epoch },
+    fence: session && session.epoch ? { namespace: keys.namespace, sessionId: session.id, epoch: session.epoch } : null,
     signal: controller.signal,
     get cancelled() {
       return controller.signal.aborted;
@@ -734,6 +734,7 @@ async function invoke(header, body) {
   const { id } = header;
   const controller = new AbortController();
   calls.set(id, controller);
+  if (session && header.epoch) session.epoch = header.epoch; // the worker has acquired a session that it prepared
   const { ctx, finish } = context(header, controller);
   const before = process.resourceUsage();
   try {

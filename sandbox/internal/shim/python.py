@@ -558,7 +558,7 @@ class Context:
         self.last_heartbeat = LastHeartbeat(json.loads(call.last_heartbeat)) if call.last_heartbeat else None
         self.headers = json.loads(call.headers) if call.headers else {}
         self.session = SessionOfCall(session, header.get("is_new", False)) if session else None
-        self.fence = Fence(self.keys.get("namespace"), session.id, session.epoch) if session else None
+        self.fence = Fence(self.keys.get("namespace"), session.id, session.epoch) if session and session.epoch else None
         self.cancelled = self.signal = call.cancelled
         self.log = Log(call)
         self.heartbeat = call.heartbeat
@@ -882,6 +882,8 @@ def handle(header, body):
     global scratch, limit_body, session
     kind = header["t"]
     if kind == "invoke":
+        if session and header.get("epoch"):
+            session.epoch = header["epoch"]  # the worker has acquired a session that it prepared
         call = calls[header["id"]] = Call(header, body)
         submit(call.run)
     elif kind == "init":

@@ -128,6 +128,11 @@ export interface SessionOptions {
    * session and returns the task, so that another worker runs setUp.
    */
   onFailure?: 'fail_activity' | 'try_another_worker';
+  /**
+   * How a session moves from a draining worker. release, the default: the next worker runs setUp while tasks wait.
+   * prepare: the next worker runs setUp first, while another worker holds the session; ctx.fence is then null.
+   */
+  handOver?: 'release' | 'prepare';
 }
 
 /** Members that a thrown error may have. */

@@ -122,6 +122,9 @@ class SessionOptions(TypedDict, total=False):
     on_failure: Literal["fail_activity", "try_another_worker"]
     """Effect of a failed set_up. fail_activity, the default: the attempt fails. try_another_worker: the worker releases the
     session and returns the task, so that another worker runs set_up."""
+    hand_over: Literal["release", "prepare"]
+    """How a session moves from a draining worker. release, the default: the next worker runs set_up while tasks wait.
+    prepare: the next worker runs set_up first, while another worker holds the session; ctx.fence is then None."""
 
 class Recovery(TypedDict, total=False):
     """How lost session state is rebuilt: recovery = {"rebuild_activity": "index.load"}."""

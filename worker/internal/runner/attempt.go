@@ -43,6 +43,7 @@ type attempt struct {
 	began         bool                   // the code of the activity, or of its rebuild activity, has begun
 	entry         string                 // function of the handler to call; empty: main
 	rebuilds      int                    // number of rebuilds of the session's state before the attempt began
+	prepares      bool                   // no attempt: the set-up of a session that another worker owns
 	rebuild       bool                   // the executor may start with new state under an epoch whose state was lost
 	log           zerolog.Logger
 }
@@ -340,6 +341,9 @@ func (r runtime) Info() activity.AttemptInfo { return r.info }
 func (r runtime) Session() *activity.SessionInfo {
 	if r.session == nil {
 		return nil
+	}
+	if r.prepares { // the worker has not acquired the session, so no epoch exists that could fence its writes
+		return &activity.SessionInfo{ID: r.session.ID, IsNew: true}
 	}
 	return &activity.SessionInfo{ID: r.session.ID, Epoch: r.session.Epoch, IsNew: r.task.Session.IsNew}
 }

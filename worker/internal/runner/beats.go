@@ -50,6 +50,9 @@ func newBeats(ctx context.Context, a *attempt) *beats {
 	return b
 }
 
+// silentBeats returns beats that send nothing: for code that runs in no attempt.
+func silentBeats() *beats { return &beats{closed: true} }
+
 // add records a heartbeat, which is sent soon.
 func (b *beats) add(progress json.RawMessage) {
 	b.mu.Lock()

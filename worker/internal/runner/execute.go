@@ -105,8 +105,10 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		inv.Keys[KeyDefinition] = t.Session.Definition
 	}
 	if a.session != nil {
-		inv.Session = &sandbox.Session{ID: a.session.ID, Epoch: a.session.Epoch, Pinned: t.Session.Origin == "workflow" ||
-			!t.Session.Reacquire}
+		inv.Session = &sandbox.Session{
+			ID: a.session.ID, Epoch: a.session.Epoch, Prepares: a.prepares,
+			Pinned: t.Session.Origin == "workflow" || !t.Session.Reacquire,
+		}
 	}
 	if len(inv.Input) == 0 {
 		none, err := payload.EncodeArgs()
@@ -135,7 +137,9 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if late != nil {
 			return late
 		}
-		a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
+		if !a.prepares {
+			a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
+		}
 		// To rebuild lost session state, the attempt also calls a rebuild handler; record only the version of the
 		// activity's own handler.
 		if name == t.ActivityType {
@@ -225,7 +229,9 @@ func isUnavailable(err error) bool {
 
 // line adds a line of the code's log or output to the activity log.
 func (a *attempt) line(l sandbox.LogLine) {
-	a.r.logs.add(&a.activityLog, l)
+	if !a.prepares { // otherwise no activity has a log
+		a.r.logs.add(&a.activityLog, l)
+	}
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)
 }
 

@@ -133,30 +133,31 @@ func AttemptInterval(lease, buffer time.Duration) time.Duration {
 
 // Runner runs the tasks of one worker. Run must be called only once.
 type Runner struct {
-	opt        Options
-	log        zerolog.Logger
-	slots      *slots
-	leases     *leaseRenewer
-	report     *report
-	logs       logSender
-	cache      *cache
-	deadlocks  deadlocks
-	stacks     stacks
-	warned     stacks // warnings of the app that were logged, by run and subject
-	replays    *replays
-	rejections rejections
-	loops      []*loop
-	setUps     chan struct{}  // semaphore: one element for each running set-up
-	stopped    atomic.Bool    // polling has stopped, and tasks that still arrive are returned
-	begin      sync.Mutex     // held while a task begins or stopped is set
-	tasks      sync.WaitGroup // running tasks; none begins after stopped is set
-	life       context.Context
-	end        context.CancelCauseFunc // ends the context of all tasks
-	started    sync.Once
-	done       chan struct{} // closed when the loops have ended
-	polling    context.CancelFunc
-	pollCtx    context.Context
-	ticking    sync.WaitGroup
+	opt          Options
+	log          zerolog.Logger
+	slots        *slots
+	leases       *leaseRenewer
+	report       *report
+	logs         logSender
+	cache        *cache
+	deadlocks    deadlocks
+	stacks       stacks
+	warned       stacks // warnings of the app that were logged, by run and subject
+	replays      *replays
+	rejections   rejections
+	loops        []*loop
+	setUps       chan struct{} // semaphore: one element for each running set-up
+	preparations preparations
+	stopped      atomic.Bool    // polling has stopped, and tasks that still arrive are returned
+	begin        sync.Mutex     // held while a task begins or stopped is set
+	tasks        sync.WaitGroup // running tasks; none begins after stopped is set
+	life         context.Context
+	end          context.CancelCauseFunc // ends the context of all tasks
+	started      sync.Once
+	done         chan struct{} // closed when the loops have ended
+	polling      context.CancelFunc
+	pollCtx      context.Context
+	ticking      sync.WaitGroup
 }
 
 // New returns a runner; Run starts it.
@@ -189,6 +190,7 @@ func New(o Options) (*Runner, error) {
 	r.report = newReport(r)
 	r.logs.r = r
 	r.setUps = make(chan struct{}, o.MaxSetUps)
+	r.preparations = preparations{r: r, all: map[string]*preparation{}}
 	r.ticking.Go(func() { r.leases.ticks.Run(r.pollCtx, r.woke) })
 	return r, nil
 }
@@ -210,6 +212,7 @@ func (r *Runner) Run() {
 // from polls in flight are returned.
 func (r *Runner) Stop(ctx context.Context) error {
 	r.stopTaking()
+	r.preparations.close()
 	if err := r.idle(ctx); err != nil {
 		return err
 	}
@@ -250,6 +253,7 @@ func (r *Runner) HandBack(ctx context.Context) {
 // ignores its context continues to run, and its outcome is discarded.
 func (r *Runner) Close() {
 	r.stopTaking()
+	r.preparations.close()
 	r.end(ErrDraining)
 	r.polling()
 	r.started.Do(func() { close(r.done) }) // Run was never called

@@ -33,6 +33,7 @@ type SessionDefinition struct {
 	Name     string
 	timeout  time.Duration
 	policy   activity.SetUpFailurePolicy
+	handOver activity.HandOver
 	setUp    *userfunc.Func
 	tearDown reflect.Value // zero: none
 	handler  string        // name by which executors find the set-up; empty: it runs in the worker's process
@@ -66,7 +67,7 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 	if err != nil {
 		return bad("SetUp: %w", err)
 	}
-	def := &SessionDefinition{Name: name, timeout: d.SetUpTimeout, policy: d.OnFailure, setUp: setUp}
+	def := &SessionDefinition{Name: name, timeout: d.SetUpTimeout, policy: d.OnFailure, handOver: d.HandOver, setUp: setUp}
 	result := reflect.TypeOf(d.SetUp)
 	if result.NumOut() != 2 {
 		return bad("SetUp: %s returns no state; want func(context.Context, args…) (T, error)", result)
@@ -89,6 +90,9 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 	if !knownPolicy(d.OnFailure) {
 		return bad("unknown OnFailure %q", d.OnFailure)
 	}
+	if !knownHandOver(d.HandOver) {
+		return bad("unknown HandOver %q", d.HandOver)
+	}
 	return def, nil
 }
 
@@ -106,8 +110,8 @@ func checkTearDown(t, state reflect.Type) error {
 	return nil
 }
 
-// parseOptions applies the options that a file exports: an object with set_up_timeout_seconds and on_failure, or the
-// same names in camel case.
+// parseOptions applies the options that a file exports: an object with set_up_timeout_seconds, on_failure and
+// hand_over, or the same names in camel case.
 func (d *SessionDefinition) parseOptions(raw []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -122,12 +126,16 @@ func (d *SessionDefinition) parseOptions(raw []byte) error {
 				err = fmt.Errorf("want seconds between 0 and %.0f, got %v", maxSetUpTimeout.Seconds(), seconds)
 			}
 			d.timeout = time.Duration(seconds * float64(time.Second))
+		case "handover":
+			if err = json.Unmarshal(value, &d.handOver); err == nil && !knownHandOver(d.handOver) {
+				err = fmt.Errorf("want %s or %s, got %q", activity.HandOverRelease, activity.HandOverPrepare, d.handOver)
+			}
 		case "onfailure":
 			if err = json.Unmarshal(value, &d.policy); err == nil && !knownPolicy(d.policy) {
 				err = fmt.Errorf("want %s or %s, got %q", activity.FailActivity, activity.TryAnotherWorker, d.policy)
 			}
 		default:
-			err = errors.New("unknown member; want set_up_timeout_seconds or on_failure")
+			err = errors.New("unknown member; want set_up_timeout_seconds, on_failure or hand_over")
 		}
 		if err != nil {
 			return fmt.Errorf("options: %s: %w", member, err)
@@ -138,6 +146,19 @@ func (d *SessionDefinition) parseOptions(raw []byte) error {
 
 // maxSetUpTimeout is the maximum timeout of a set-up that a file sets.
 const maxSetUpTimeout = 7 * 24 * time.Hour
+
+// AllowsPreparation reports whether valid options of a file allow the set-up while another worker holds the session.
+func AllowsPreparation(options []byte) bool {
+	var d SessionDefinition
+	return options != nil && d.parseOptions(options) == nil && d.Prepares()
+}
+
+func knownHandOver(h activity.HandOver) bool {
+	return h == "" || h == activity.HandOverRelease || h == activity.HandOverPrepare
+}
+
+// Prepares reports whether the set-up may run while another worker holds the session.
+func (d *SessionDefinition) Prepares() bool { return d.handOver == activity.HandOverPrepare }
 
 func knownPolicy(p activity.SetUpFailurePolicy) bool {
 	return p == "" || p == activity.FailActivity || p == activity.TryAnotherWorker
