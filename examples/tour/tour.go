@@ -3,6 +3,7 @@
 package tour
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -27,6 +28,7 @@ func Register(r *worker.Registry) {
 	r.Workflow("tour.inbox", Inbox)
 	r.Workflow("tour.tell", Tell)
 	r.Workflow("tour.branches", Branches)
+	r.Workflow("tour.limited", Limited)
 	r.Workflow("tour.cleanup", CleanUp)
 	r.Workflow("tour.counter", Counter)
 	r.Workflow("tour.dice", Dice)
@@ -192,6 +194,25 @@ func Branches(ctx workflow.Context) (int, error) {
 		})
 	}
 	return workflow.Await[int](ctx, done)
+}
+
+// Limited greets all names with at most most activities at the same time.
+func Limited(ctx workflow.Context, names []string, most int64) ([]string, error) {
+	limit, all := workflow.NewSemaphore(ctx, most), workflow.NewWaitGroup(ctx)
+	lines := make([]string, len(names))
+	var failed error
+	for i, name := range names {
+		all.Go(ctx, func(ctx workflow.Context) {
+			err := limit.Acquire(ctx, 1)
+			if err == nil {
+				defer limit.Release(1)
+				lines[i], err = workflow.Execute[string](ctx, Say, "hi", name)
+			}
+			failed = cmp.Or(failed, err)
+		})
+	}
+	err := all.Wait(ctx)
+	return lines, cmp.Or(err, failed)
 }
 
 // CleanUp runs an activity when the run is cancelled.

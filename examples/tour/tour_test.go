@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,6 +37,25 @@ func TestBasketIsPaidOnceTheBankAgrees(t *testing.T) {
 		}
 		if items, err := workflowtest.Result[[]string](basket); err != nil || !slices.Equal(items, []string{"milk"}) {
 			t.Errorf("got %q, %v", items, err)
+		}
+	})
+}
+
+// A semaphore of two lets two of five activities run at the same time.
+func TestLimitedRunsAtMostTwoActivitiesAtATime(t *testing.T) {
+	r := worker.NewRegistry()
+	tour.Register(r)
+	var running, most atomic.Int64
+	r.ReplaceActivity("say", func(ctx context.Context, what, name string) (string, error) {
+		most.Store(max(most.Load(), running.Add(1)))
+		defer running.Add(-1)
+		time.Sleep(time.Second)
+		return what + " " + name, nil
+	})
+	workflowtest.Run(t, r, func(t *testing.T, env *workflowtest.Env) {
+		lines, err := workflowtest.Result[[]string](env.Start(tour.Limited, []string{"A", "B", "C", "D", "E"}, 2))
+		if err != nil || len(lines) != 5 || lines[4] != "hi E" || most.Load() != 2 {
+			t.Errorf("got %q, %v; %d at a time", lines, err, most.Load())
 		}
 	})
 }

@@ -310,3 +310,28 @@ func ExampleInterceptor() {
 	var interceptor workflow.Interceptor = tenantOf{}
 	_ = interceptor
 }
+
+// A branch checks orders one after the other while the workflow receives them as signals.
+func ExampleNewChannel() {
+	shop := func(ctx workflow.Context) error {
+		orders := workflow.NewChannel[string](ctx, 10)
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			for {
+				id, ok, err := orders.Receive(ctx)
+				if err != nil || !ok || workflow.ExecuteActivity(ctx, "check", id).Get(ctx, nil) != nil {
+					return
+				}
+			}
+		})
+		for {
+			id, err := workflow.ReceiveSignal[string](ctx, "order")
+			if err != nil {
+				return err
+			}
+			if err := orders.Send(ctx, id); err != nil {
+				return err
+			}
+		}
+	}
+	_ = shop
+}

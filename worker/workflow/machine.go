@@ -49,16 +49,17 @@ type machine struct {
 	argumentsDiffer bool // a call passed other arguments than recorded, and the machine has logged it
 	onBranchRun     func(replay.Run, func() string) (done func())
 
-	info      RunInfo
-	arguments payload.Payload
-	root      *scope
-	steps     map[int64]*future // open activities, timers, children and attachments, by command number
-	pending   pending           // what the app counts as open, according to the history
-	signals   map[string]*SignalChannel
-	versions  map[string]int
-	updates   map[string]*handler
-	queries   map[string]*handler
-	ids       int64
+	info       RunInfo
+	arguments  payload.Payload
+	root       *scope
+	steps      map[int64]*future // open activities, timers, children and attachments, by command number
+	pending    pending           // what the app counts as open, according to the history
+	signals    map[string]*SignalChannel
+	versions   map[string]int
+	updates    map[string]*handler
+	queries    map[string]*handler
+	ids        int64
+	generators int64 // number of generators that Random has returned
 	// number of identifiers that interceptors got
 	interceptorIDs int64
 	interceptors   []Interceptor

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -109,6 +110,23 @@ func (s *SignalChannel) ReceiveAsync(outs ...any) (bool, error) {
 	s.m.currentBranch()
 	if !s.isReady() {
 		return false, nil
+	}
+	return true, s.takeSignal(outs)
+}
+
+// ReceiveTimeout is like Receive, but waits for at most d, by a durable timer. It returns false after the timeout.
+func (s *SignalChannel) ReceiveTimeout(ctx Context, d time.Duration, outs ...any) (bool, error) {
+	if received, err := s.ReceiveAsync(outs...); received || err != nil {
+		return received, err
+	}
+	if s.name == "" {
+		return false, fmt.Errorf("%w: the signal has no name", ErrInvalidOptions)
+	}
+	under, cancel := WithCancel(ctx)
+	defer cancel()
+	first, err := Select(ctx, s, NewTimer(under, d))
+	if err != nil || first == 1 {
+		return false, err
 	}
 	return true, s.takeSignal(outs)
 }
