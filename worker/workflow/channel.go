@@ -95,14 +95,14 @@ func (c *Channel[T]) Receive(ctx Context) (value T, ok bool, err error) {
 			return value, false, err
 		}
 	}
-	value, ok = c.receive()
+	value, ok = c.removeFirst()
 	return value, ok, nil
 }
 
 // TryReceive receives the next value without waiting. ok is false if the channel has none.
 func (c *Channel[T]) TryReceive() (value T, ok bool) {
 	c.m.currentBranch()
-	return c.receive()
+	return c.removeFirst()
 }
 
 // Len returns the number of values that can be received, with those of branches that wait in Send.
@@ -125,7 +125,7 @@ func (c *Channel[T]) Close() {
 	c.wakeReceivers()
 }
 
-func (c *Channel[T]) receive() (value T, ok bool) {
+func (c *Channel[T]) removeFirst() (value T, ok bool) {
 	if len(c.queue) == 0 {
 		return value, false
 	}

@@ -123,13 +123,14 @@ func (m *machine) hashID(kind string, n int64) string {
 	return ids.EncodeToString(sum[:16])
 }
 
-// Random returns a generator of random numbers whose sequence is the same in every replay. Each call returns a generator
-// with another seed, which is derived from the run ID. Use it on one branch only, and not for secrets.
+// Random returns a generator of random numbers whose sequence is the same in every replay. Each call returns a
+// generator with another seed, which is derived from the run ID. Use it on one branch only, and not for secrets.
 func Random(ctx Context) *rand.Rand {
 	m := ctx.inner().m
 	m.currentBranch()
 	m.generators++
-	return rand.New(rand.NewChaCha8(sha256.Sum256(fmt.Appendf(nil, "%s/random/%d", m.info.RunID, m.generators))))
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s/random/%d", m.info.RunID, m.generators))
+	return rand.New(rand.NewChaCha8(seed))
 }
 
 var ids = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
