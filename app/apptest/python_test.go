@@ -16,6 +16,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -221,7 +222,10 @@ func runOn(t *testing.T, a *apptest.App, queue, workflowType string, args ...any
 		t.Fatal(err)
 	}
 	s, err := a.Broker().Start(
-		t.Context(), protocol.StartRequest{WorkflowType: workflowType, TaskQueue: queue, Input: input},
+		t.Context(), protocol.StartRequest{
+			WorkflowType: workflowType, TaskQueue: queue, Input: input,
+			Headers: history.Headers{"tenant": "acme"}, // the published SDK ignores them in tasks and events
+		},
 	)
 	if err != nil {
 		t.Fatal(err)

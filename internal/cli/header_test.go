@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"maps"
+	"strings"
 	"testing"
 )
 
@@ -12,14 +14,16 @@ func TestHeadersAreSetFromAShell(t *testing.T) {
 	s := startShell(t)
 	headersOf := func(id, event string) map[string]string {
 		t.Helper()
-		var events []struct {
-			Type    string `json:"event_type"`
-			Payload struct {
-				Headers map[string]string
+		for line := range strings.Lines(s.try(0, event, "workflow", "history", id, "--json")) {
+			var e struct {
+				Type    string `json:"event_type"`
+				Payload struct {
+					Headers map[string]string
+				}
 			}
-		}
-		s.read(&events, "workflow", "history", id)
-		for _, e := range events {
+			if err := json.Unmarshal([]byte(line), &e); err != nil {
+				t.Fatal(err)
+			}
 			if e.Type == event {
 				return e.Payload.Headers
 			}
@@ -39,7 +43,7 @@ func TestHeadersAreSetFromAShell(t *testing.T) {
 	s.try(0, "1", with("workflow", "update", "b", "add", "--input", `["pear"]`)...)
 	check("b", "UpdateAccepted")
 	s.try(0, "pear", with("workflow", "query", "b", "items")...)
-	s.try(0, "started_new w", with("workflow", "signal-with-start", "tour.basket", "--id", "w", "--signal", "s")...)
+	s.try(0, "started_new, signal_received w", with("workflow", "signal-with-start", "tour.basket", "--id", "w", "--signal", "s")...)
 	check("w", "WorkflowStarted")
 	check("w", "SignalReceived")
 	s.try(0, "signal_received", with("workflow", "signal", "b", "s")...)
