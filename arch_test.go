@@ -116,7 +116,9 @@ var directions = []direction{
 		"app/internal/sweep", "app/internal/admission", "app/broker", "app/view", "app/dispatch",
 		"app/auth", "app/store", "app/engine", "internal/budget", "shared/protocol",
 	}},
-	{"app", []string{"app/server", "web", "internal/connlimit", "internal/httpjson", "internal/process"}},
+	{"app", []string{
+		"app/server", "web", "internal/connlimit", "internal/httpjson", "internal/process", "shared/protocol",
+	}},
 	{"internal/docnumbers", nil}, // for tests only: compares numbers in the guide with the program
 	// a tool: not in the binary
 	{"app/internal/openapi", []string{
@@ -128,12 +130,15 @@ var directions = []direction{
 	{"app/sessiontest", nil}, // tests only
 
 	// The worker process, and the packages that users import.
+	{"internal/codecs", []string{"shared/history", "shared/payload", "shared/protocol"}},
+	{"codec", []string{"internal/codecs", "shared/payload"}},
 	{"internal/userfunc", []string{"shared/payload"}},
 	{"worker/activity", []string{"internal/userfunc", common}},
-	{"internal/activitywire", []string{"internal/userfunc", "worker/activity", common}},
-	{"internal/replay", []string{"shared/history", "shared/payload", "shared/protocol"}},
+	{"internal/activitywire", []string{"internal/codecs", "internal/userfunc", "worker/activity", common}},
+	{"internal/replay", []string{"internal/codecs", "shared/history", "shared/payload", "shared/protocol"}},
 	{"worker/workflow", []string{
-		"internal/replay", "internal/userfunc", "internal/activitywire", "worker/activity", common,
+		"codec", "internal/codecs", "internal/replay", "internal/userfunc", "internal/activitywire", "worker/activity",
+		common,
 	}},
 	{"internal/link", []string{common}},
 	{"internal/workeropt", []string{
@@ -143,20 +148,23 @@ var directions = []direction{
 	{"worker/internal/clock", nil},
 	{"worker/session", []string{"shared/protocol"}},
 	{"worker/internal/runner", []string{
-		"worker/internal/clock", "worker/session", "internal/link", "internal/replay", "worker/workflow",
+		"internal/codecs", "worker/internal/clock", "worker/session", "internal/link", "internal/replay", "worker/workflow",
 		"worker/activity", "internal/userfunc", "internal/activitywire", "sandbox",
 		common,
 	}},
 	{"worker", []string{
-		"worker/internal/runner", "worker/session", "internal/link", "internal/workeropt", "internal/activitywire",
-		"worker/workflow",
+		"codec", "internal/codecs", "worker/internal/runner", "worker/session", "internal/link", "internal/workeropt",
+		"internal/activitywire", "worker/workflow",
 		"worker/activity", "sandbox",
 		common,
 	}},
 	{"internal/apiclient", []string{common}}, // for package client and the command line
-	{"client", []string{"internal/apiclient", "internal/userfunc", "worker/workflow", common}},
+	{"client", []string{
+		"codec", "internal/codecs", "internal/apiclient", "internal/userfunc", "worker/workflow", common,
+	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"worker", "client", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow", "worker/activity",
+		"internal/codecs", "worker", "client", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow",
+		"worker/activity",
 		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
 	}},
 
@@ -177,7 +185,7 @@ var directions = []direction{
 	{"", []string{"internal/cli", "worker"}},
 	{"cmd/sojourn", []string{"", "examples"}},
 	{"deploy/image", nil}, // a tool: builds the image without an engine
-	{"examples/...", []string{"", "worker/...", "examples/..."}},
+	{"examples/...", []string{"", "client", "codec", "worker/...", "examples/..."}},
 }
 
 // pure packages have no side effects: equal arguments give equal results, also in a later replay.

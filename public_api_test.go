@@ -22,7 +22,7 @@ import (
 )
 
 // publicPackages are the packages with a compatibility promise, as docs/architecture.md lists them.
-var publicPackages = []string{"", "client", "worker", "worker/activity", "worker/workflow", "workflowtest"}
+var publicPackages = []string{"", "client", "codec", "worker", "worker/activity", "worker/workflow", "workflowtest"}
 
 const publicAPI = "docs/api.txt"
 

@@ -50,13 +50,15 @@ func New(ctx context.Context, o Options) (*App, error) {
 	if o.Drain <= 0 {
 		o.Drain = 25 * time.Second
 	}
+	var endpoints codecEndpoints
 	if o.Dashboard == nil {
-		o.Dashboard = web.Handler()
+		o.Dashboard = web.Handler(endpoints.urls)
 	}
 	p, err := server.Open(ctx, o.Options)
 	if err != nil {
 		return nil, err
 	}
+	endpoints.namespaces = p.Broker()
 	a := &App{Server: p, opt: o}
 	if a.listener, err = new(net.ListenConfig).Listen(ctx, "tcp", o.Addr); err != nil {
 		return nil, errors.Join(process.ListenError("addr", o.Addr, err), p.Close(ctx))

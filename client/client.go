@@ -10,7 +10,9 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/codec"
 	"github.com/sojourn-run/sojourn/internal/apiclient"
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -27,6 +29,9 @@ type Options struct {
 	// Interceptors run around starts, signals, updates and queries, the first one outermost. Of their methods, a client
 	// calls InterceptClient.
 	Interceptors []workflow.Interceptor
+	// Codecs encode the arguments that the client sends, in this order, and decode the results that it receives; see
+	// package codec. Set those of the workers.
+	Codecs []codec.Codec
 }
 
 // Warning describes a part of a request that the app accepted but that is probably a mistake.
@@ -43,6 +48,7 @@ type Client struct {
 	namespace string // empty: default
 
 	interceptors []workflow.Interceptor
+	codecs       codecs.Chain
 }
 
 // New creates a client. It sends no request.
@@ -57,11 +63,15 @@ func New(o Options) (*Client, error) {
 			warned(all)
 		}
 	}
+	chain := codecs.Of(o.Codecs)
+	if err := chain.Check(); err != nil {
+		return nil, err
+	}
 	api, err := apiclient.New(in)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{api, o.Namespace, slices.Clone(o.Interceptors)}, nil
+	return &Client{api, o.Namespace, slices.Clone(o.Interceptors), chain}, nil
 }
 
 // Call sends one API request to the first app that responds. path begins with /api. If in is not nil, it is encoded as

@@ -138,7 +138,7 @@ func TestExampleResponsesOfTheAPIDescriptionAreDecoded(t *testing.T) {
 				var a protocol.QueryResponse
 				var state map[string]string
 				if err = json.Unmarshal(example, &a); err == nil {
-					err = decode(a.ResultEnvelope, &state)
+					err = decode(nil, a.ResultEnvelope, &state)
 				}
 				if state["state"] != "packing" {
 					t.Errorf("%s is decoded to %v", example, state)

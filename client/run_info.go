@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -65,7 +66,8 @@ type RunInfo struct {
 	ParentWorkflowID string `json:"parent_workflow_id"` // empty: no parent
 	ParentRunID      string `json:"parent_run_id"`
 
-	output *payload.Payload
+	input, output *payload.Payload
+	undecoded     error // why a codec could not decode the output
 }
 
 // UnmarshalJSON decodes a run from a response of the API.
@@ -73,6 +75,7 @@ func (r *RunInfo) UnmarshalJSON(raw []byte) error {
 	type plain RunInfo
 	in := struct {
 		*plain
+		Input     *payload.Payload `json:"input_envelope"`
 		Output    *payload.Payload `json:"output_envelope"`
 		Failure   json.RawMessage  `json:"failure"`
 		Error     *string          `json:"error"`
@@ -81,14 +84,19 @@ func (r *RunInfo) UnmarshalJSON(raw []byte) error {
 	if err := json.Unmarshal(raw, &in); err != nil {
 		return err
 	}
-	r.output = in.Output
+	r.input, r.output = in.Input, in.Output
 	v := protocol.RunView{Failure: in.Failure, Error: in.Error, ErrorType: in.ErrorType}
 	r.Failure = failureOf(v.Failed())
 	return nil
 }
 
 // DecodeResult decodes the result of a completed run into out; without a result out does not change.
-func (r *RunInfo) DecodeResult(out any) error { return decode(r.output, out) }
+func (r *RunInfo) DecodeResult(out any) error {
+	if r.undecoded != nil {
+		return r.undecoded
+	}
+	return decode(nil, r.output, out)
+}
 
 func (r *RunInfo) target() protocol.Target {
 	return protocol.Target{WorkflowID: r.WorkflowID, RunID: r.RunID}
@@ -120,10 +128,7 @@ func (f *Failure) Error() string {
 
 // DecodeDetails decodes the details that activity.Details attached to the error; without details out does not change.
 func (f *Failure) DecodeDetails(out any) error {
-	if f.details.IsZero() {
-		return nil
-	}
-	return payload.Decode(f.details, out)
+	return decode(nil, &f.details, out)
 }
 
 // failureOf converts a failure; nil for an empty one.
@@ -275,6 +280,12 @@ func (e Event) Decode(member string, out any) error {
 	err := json.Unmarshal(raw, &p.Blob)
 	if err != nil { // an envelope with the codec
 		err = json.Unmarshal(raw, &p)
+	}
+	if err == nil && payload.IsSealed(p.Blob) {
+		_, err = codecs.Chain(nil).DecodeValue(p)
+		if err == nil {
+			_, err = codecs.Chain(nil).DecodeArgs(p)
+		}
 	}
 	if err == nil && !p.IsZero() {
 		err = payload.Decode(p, out)

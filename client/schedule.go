@@ -113,7 +113,7 @@ type ScheduleAction struct {
 	Definition      *SessionDefinition
 }
 
-func (a ScheduleAction) wire() (out *protocol.ScheduleAction, err error) {
+func (a ScheduleAction) wire(c *Client) (out *protocol.ScheduleAction, err error) {
 	out = &protocol.ScheduleAction{
 		WorkflowType: a.WorkflowType, ActivityType: a.ActivityType, TaskQueue: a.Queue, WorkflowID: a.WorkflowID,
 		BusinessKey: a.BusinessKey, ExecutionTimeout: protocol.Timeout(seconds(a.ExecutionTimeout)),
@@ -126,10 +126,10 @@ func (a ScheduleAction) wire() (out *protocol.ScheduleAction, err error) {
 		ScheduleToStart: a.ScheduleToStart, Heartbeat: a.Heartbeat, MaxBlamedLosses: a.MaxBlamedLosses,
 		Requirements: a.Requirements, SessionID: a.SessionID, SessionFallback: a.SessionFallback,
 		SessionFailFast: a.SessionFailFast, Session: a.Session, Definition: a.Definition,
-	}).activity(); err != nil {
+	}).activity(c); err != nil {
 		return nil, err
 	}
-	if out.Input, err = rawArgs(a.Args); err != nil {
+	if out.Input, err = c.rawArgs(a.Args); err != nil {
 		return nil, err
 	}
 	if out.Memo, err = rawValues("memo", a.Memo); err != nil {
@@ -147,7 +147,7 @@ func (c *Client) CreateSchedule(ctx context.Context, id string, o ScheduleOption
 		in.ID = ulid.Make().String()
 	}
 	var err error
-	if in.Action, err = o.Action.wire(); err != nil {
+	if in.Action, err = o.Action.wire(c); err != nil {
 		return nil, err
 	}
 	if in.Memo, err = rawValues("memo", o.Memo); err != nil {
@@ -207,7 +207,7 @@ func (s *Schedule) Update(ctx context.Context, changes ScheduleChanges) error {
 	}
 	if changes.Action != nil {
 		var err error
-		if in.Action, err = changes.Action.wire(); err != nil {
+		if in.Action, err = changes.Action.wire(s.client); err != nil {
 			return err
 		}
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/internal/retry"
-	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
@@ -136,12 +135,15 @@ func seconds(d time.Duration) int64 {
 	return s
 }
 
-// rawArgs returns arguments as a JSON envelope; nil for none.
-func rawArgs(args []any) (json.RawMessage, error) {
+// rawArgs returns arguments as a JSON envelope, encoded by the codecs; nil for none.
+func (c *Client) rawArgs(args []any) (json.RawMessage, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	p, err := payload.EncodeArgs(args...)
+	p, err := c.codecs.NewArgs(args...)
+	if err == nil {
+		p, err = c.codecs.EncodeArgs(p)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +163,7 @@ func rawValues(name string, values map[string]any) (json.RawMessage, error) {
 }
 
 // start returns the request of a start.
-func (o StartOptions) start(workflowType string, args []any) (in protocol.StartRequest, err error) {
+func (o StartOptions) start(c *Client, workflowType string, args []any) (in protocol.StartRequest, err error) {
 	in = protocol.StartRequest{
 		WorkflowID: o.WorkflowID, WorkflowType: workflowType, TaskQueue: o.Queue, BusinessKey: o.BusinessKey,
 		ReusePolicy: string(o.ReusePolicy), ConflictPolicy: string(o.ConflictPolicy),
@@ -169,7 +171,7 @@ func (o StartOptions) start(workflowType string, args []any) (in protocol.StartR
 		Priority: o.Priority, FairnessKey: o.FairnessKey, FairnessWeight: o.FairnessWeight, BuildID: o.BuildID,
 		IdempotencyKey: o.IdempotencyKey, Headers: o.Headers,
 	}
-	if in.Input, err = rawArgs(args); err != nil {
+	if in.Input, err = c.rawArgs(args); err != nil {
 		return in, err
 	}
 	if in.Memo, err = rawValues("memo", o.Memo); err != nil {
@@ -180,8 +182,8 @@ func (o StartOptions) start(workflowType string, args []any) (in protocol.StartR
 }
 
 // request returns the request of an activity run.
-func (o ActivityOptions) request(activityType string, args []any) (in protocol.ActivityRequest, err error) {
-	s, err := o.start(activityType, args)
+func (o ActivityOptions) request(c *Client, activityType string, args []any) (in protocol.ActivityRequest, err error) {
+	s, err := o.start(c, activityType, args)
 	if err != nil {
 		return in, err
 	}
@@ -192,12 +194,12 @@ func (o ActivityOptions) request(activityType string, args []any) (in protocol.A
 		BusinessKey: s.BusinessKey, Memo: s.Memo, SearchAttributes: s.SearchAttributes, ReusePolicy: s.ReusePolicy,
 		ConflictPolicy: s.ConflictPolicy, IdempotencyKey: s.IdempotencyKey,
 	}
-	in.ActivityOptions, err = o.activity()
+	in.ActivityOptions, err = o.activity(c)
 	return in, err
 }
 
 // activity returns the options that concern the activity, not its run.
-func (o ActivityOptions) activity() (out protocol.ActivityOptions, err error) {
+func (o ActivityOptions) activity(c *Client) (out protocol.ActivityOptions, err error) {
 	out = protocol.ActivityOptions{
 		RetryPolicy:     o.Retry.policy(),
 		StartToClose:    protocol.Timeout(seconds(o.StartToClose)),
@@ -215,7 +217,7 @@ func (o ActivityOptions) activity() (out protocol.ActivityOptions, err error) {
 	}
 	if d := o.Definition; d != nil {
 		out.SessionDefinition = &protocol.ActivitySession{Name: d.Name, OnLost: d.OnLost}
-		if out.SessionDefinition.Arguments, err = rawArgs(d.Arguments); err != nil {
+		if out.SessionDefinition.Arguments, err = c.rawArgs(d.Arguments); err != nil {
 			return out, fmt.Errorf("session definition: %w", err)
 		}
 	}
@@ -266,7 +268,7 @@ func (c *Client) Start(
 	}
 	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
 		o.Headers = headers
-		in, err := o.start(workflowType, args)
+		in, err := o.start(c, workflowType, args)
 		if err != nil {
 			return err
 		}
@@ -300,7 +302,7 @@ func (c *Client) StartActivity(
 	}
 	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
 		o.Headers = headers
-		in, err := o.request(activityType, args)
+		in, err := o.request(c, activityType, args)
 		if err != nil {
 			return err
 		}
@@ -326,12 +328,12 @@ func (c *Client) StartAndWait(
 	}
 	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
 		o.Headers = headers
-		in, err := o.start(workflowType, args)
+		in, err := o.start(c, workflowType, args)
 		if err != nil {
 			return err
 		}
 		v, target, err := apiclient.StartAndWait[runView](ctx, c.api, in)
-		if run = v.RunInfo; err != nil {
+		if run = c.decoded(v.RunInfo); err != nil {
 			run = RunInfo{WorkflowID: target.WorkflowID, RunID: target.RunID}
 		}
 		return public(err)

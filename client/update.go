@@ -38,7 +38,7 @@ func (w *Workflow) StartUpdate(
 	err = w.intercept(ctx, workflow.OpUpdate, name, args, o.Headers, func(
 		ctx context.Context, headers map[string]string,
 	) error {
-		raw, err := rawArgs(args)
+		raw, err := w.client.rawArgs(args)
 		if err != nil {
 			return err
 		}
@@ -73,7 +73,7 @@ func (u *Update) Result(ctx context.Context, out any) error {
 			return err
 		}
 		if a.UpdateStatus == protocol.WaitCompleted {
-			return decode(a.ResultEnvelope, out)
+			return decode(u.run.client.codecs, a.ResultEnvelope, out)
 		}
 	}
 }

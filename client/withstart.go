@@ -23,13 +23,13 @@ func (c *Client) SignalWithStart(
 	}
 	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
 		o.Headers = headers
-		in, err := o.start(workflowType, args)
+		in, err := o.start(c, workflowType, args)
 		if err != nil {
 			return err
 		}
 		apiclient.Identify(&in)
 		request := protocol.SignalWithStartRequest{StartRequest: in, SignalName: signal}
-		if request.SignalInput, err = rawArgs(signalArgs); err != nil {
+		if request.SignalInput, err = c.rawArgs(signalArgs); err != nil {
 			return err
 		}
 		target := c.Handle(in.WorkflowID, "")
@@ -59,7 +59,7 @@ func (c *Client) UpdateWithStart(
 	}
 	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
 		o.Headers = headers
-		in, err := o.start(workflowType, args)
+		in, err := o.start(c, workflowType, args)
 		if err != nil {
 			return err
 		}
@@ -68,7 +68,7 @@ func (c *Client) UpdateWithStart(
 		request := protocol.UpdateWithStartRequest{
 			StartRequest: in, UpdateName: update, WaitFor: protocol.WaitCompleted, WaitTimeout: &wait,
 		}
-		if request.UpdateInput, err = rawArgs(updateArgs); err != nil {
+		if request.UpdateInput, err = c.rawArgs(updateArgs); err != nil {
 			return err
 		}
 		target := c.Handle(in.WorkflowID, "")
@@ -80,7 +80,7 @@ func (c *Client) UpdateWithStart(
 			}
 			if a.UpdateStatus == protocol.WaitCompleted {
 				w = c.Handle(a.WorkflowID, a.RunID)
-				return decode(a.ResultEnvelope, out)
+				return decode(c.codecs, a.ResultEnvelope, out)
 			}
 		}
 	})

@@ -42,14 +42,15 @@ func (w *Workflow) call(ctx context.Context, method, path string, in, out any) e
 
 // Describe returns the run: its status, its input and output, and what it waits for.
 func (w *Workflow) Describe(ctx context.Context) (v RunInfo, err error) {
-	return v, w.call(ctx, http.MethodGet, w.path(""), nil, &v)
+	err = w.call(ctx, http.MethodGet, w.path(""), nil, &v)
+	return w.client.decoded(v), err
 }
 
 // Wait waits until the run and all runs that it continues as have closed, and returns the last of them without its
 // input, which Describe returns. If no app responds, Wait retries for a minute; this does not affect the run.
 func (w *Workflow) Wait(ctx context.Context) (RunInfo, error) {
 	v, err := apiclient.Wait[runView](ctx, w.client.api, w.target())
-	return v.RunInfo, public(err)
+	return w.client.decoded(v.RunInfo), public(err)
 }
 
 // Result waits for the end of the workflow, through runs that continue as new, and decodes the result of the last one
@@ -75,7 +76,7 @@ func (w *Workflow) Signal(ctx context.Context, name string, args ...any) error {
 	return w.intercept(ctx, workflow.OpSignal, name, args, nil, func(
 		ctx context.Context, headers map[string]string,
 	) error {
-		raw, err := rawArgs(args)
+		raw, err := w.client.rawArgs(args)
 		if err != nil {
 			return err
 		}
@@ -97,7 +98,7 @@ func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any)
 	return w.intercept(ctx, workflow.OpQuery, name, args, nil, func(
 		ctx context.Context, headers map[string]string,
 	) error {
-		raw, err := rawArgs(args)
+		raw, err := w.client.rawArgs(args)
 		if err != nil {
 			return err
 		}
@@ -108,15 +109,8 @@ func (w *Workflow) Query(ctx context.Context, name string, out any, args ...any)
 		if err := w.call(ctx, http.MethodPost, w.path("/query/"+url.PathEscape(name)), in, &a); err != nil {
 			return err
 		}
-		return decode(a.Result, out)
+		return decode(w.client.codecs, a.Result, out)
 	})
-}
-
-func decode(p *payload.Payload, out any) error {
-	if p == nil || out == nil {
-		return nil
-	}
-	return payload.Decode(*p, out)
 }
 
 // Update sends an update, waits for its result, and decodes the result into out, unless nil. If a validator rejects the
@@ -127,7 +121,7 @@ func (w *Workflow) Update(ctx context.Context, name string, out any, args ...any
 	return w.intercept(ctx, workflow.OpUpdate, name, args, nil, func(
 		ctx context.Context, headers map[string]string,
 	) error {
-		raw, err := rawArgs(args)
+		raw, err := w.client.rawArgs(args)
 		if err != nil {
 			return err
 		}
@@ -190,7 +184,11 @@ func (w *Workflow) History(ctx context.Context) iter.Seq2[Event, error] {
 			yield(Event{}, err)
 			return
 		}
-		pages[Event](ctx, w.client, run.path("/history"), "events", 1000, url.Values{})(yield)
+		for e, err := range pages[Event](ctx, w.client, run.path("/history"), "events", 1000, url.Values{}) {
+			if !yield(w.client.decodedEvent(e), err) {
+				return
+			}
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ package web
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"io/fs"
@@ -107,7 +108,7 @@ func (f *file) below(prefix string) *file {
 }
 
 // serve reads the files of dist once; they never change while the binary runs.
-func serve(dist fs.FS) http.Handler {
+func serve(dist fs.FS, connections func(context.Context) []string) http.Handler {
 	files := map[string]*file{}
 	_ = fs.WalkDir(dist, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -141,12 +142,30 @@ func serve(dist fs.FS) http.Handler {
 			http.NotFound(w, r)
 			return
 		case r.Header.Get(PrefixHeader) != "":
-			f = page.below(strings.TrimSuffix(r.Header.Get(PrefixHeader), "/"))
+			f = page.below(strings.TrimSuffix(r.Header.Get(PrefixHeader), "/")).connecting(r, connections)
 		default:
-			f = root
+			f = root.connecting(r, connections)
 		}
 		f.write(w, r)
 	})
+}
+
+// connecting returns the page with a policy that also allows connections to some URLs. The ETag depends on them, since
+// a browser applies the policy of its cached response to a 304.
+func (f *file) connecting(r *http.Request, connections func(context.Context) []string) *file {
+	if connections == nil {
+		return f
+	}
+	urls := connections(r.Context())
+	if len(urls) == 0 {
+		return f
+	}
+	allowed := strings.Join(urls, " ")
+	sum := sha256.Sum256([]byte(f.etag + allowed))
+	with := *f
+	with.policy = strings.Replace(f.policy, "connect-src 'self'", "connect-src 'self' "+allowed, 1)
+	with.etag = `"` + hex.EncodeToString(sum[:12]) + `"`
+	return &with
 }
 
 // missing reports whether a name without a file is a missing file instead of a route of the dashboard. Identifiers may

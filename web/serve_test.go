@@ -2,6 +2,7 @@ package web
 
 import (
 	"compress/gzip"
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -18,7 +19,7 @@ func built() http.Handler {
 		"index.html":           {Data: []byte("<!doctype html><title>page</title>")},
 		"favicon.svg":          {Data: []byte("<svg/>")},
 		"assets/main-8f3a1.js": {Data: []byte(script)},
-	})
+	}, nil)
 }
 
 func get(t *testing.T, h http.Handler, method, path string, header ...string) *http.Response {
@@ -115,7 +116,7 @@ func TestOnlyReadingIsAllowed(t *testing.T) {
 }
 
 func TestPageWithoutADashboardExplainsHowToBuildIt(t *testing.T) {
-	h := serve(fstest.MapFS{".gitkeep": {Data: []byte("kept")}})
+	h := serve(fstest.MapFS{".gitkeep": {Data: []byte("kept")}}, nil)
 	for _, path := range []string{"/", "/runs/abc"} {
 		res := get(t, h, "GET", path)
 		if body := text(t, res.Body); res.StatusCode != 200 || !strings.Contains(body, "make build") {
@@ -128,7 +129,7 @@ func TestPageWithoutADashboardExplainsHowToBuildIt(t *testing.T) {
 }
 
 func TestTheBinaryAlwaysHasAPage(t *testing.T) {
-	res := get(t, Handler(), "GET", "/")
+	res := get(t, Handler(nil), "GET", "/")
 	body := text(t, res.Body)
 	if res.StatusCode != 200 || !strings.Contains(body, "<title>") {
 		t.Fatalf("GET /: %d %q, want a page", res.StatusCode, body)
@@ -143,7 +144,7 @@ func TestTheBinaryAlwaysHasAPage(t *testing.T) {
 func TestPageIsServedBelowAPrefix(t *testing.T) {
 	h := serve(fstest.MapFS{"index.html": {Data: []byte(
 		`<meta name="base-path" content="" /><script src="./assets/main.js"></script>`,
-	)}})
+	)}}, nil)
 	for prefix, want := range map[string]string{
 		"": "", "/team/sojourn": "/team/sojourn", "/sojourn/": "/sojourn",
 		`/"><script>`: "", "//evil.example": "", "https://evil.example": "", "/a b": "", "/../..%2f": "",
@@ -155,5 +156,28 @@ func TestPageIsServedBelowAPrefix(t *testing.T) {
 				t.Errorf("GET %s below %q: %s", path, prefix, got)
 			}
 		}
+	}
+}
+
+// Codec endpoints are the only other URLs to which the page may connect. A browser that has cached the page must not
+// keep an earlier policy.
+func TestThePageMayConnectToCodecEndpointsOnly(t *testing.T) {
+	var urls []string
+	h := serve(fstest.MapFS{"index.html": {Data: []byte("<!doctype html>")}, "theme.js": {Data: []byte("1")}},
+		func(context.Context) []string { return urls })
+	before := get(t, h, "GET", "/")
+	if got := before.Header.Get("Content-Security-Policy"); !strings.Contains(got, "connect-src 'self'; ") {
+		t.Errorf("without endpoints: %s", got)
+	}
+	urls = []string{"http://127.0.0.1:8090/decode", "https://codec.example.com/decode"}
+	for _, header := range [][]string{nil, {PrefixHeader, "/sojourn"}, {"If-None-Match", before.Header.Get("Etag")}} {
+		res := get(t, h, "GET", "/runs/1", header...)
+		const want = "connect-src 'self' http://127.0.0.1:8090/decode https://codec.example.com/decode; "
+		if got := res.Header.Get("Content-Security-Policy"); res.StatusCode != 200 || !strings.Contains(got, want) {
+			t.Errorf("%v: %d, %s", header, res.StatusCode, got)
+		}
+	}
+	if got := get(t, h, "GET", "/theme.js").Header.Get("Content-Security-Policy"); got != policy {
+		t.Errorf("a script: %s", got)
 	}
 }

@@ -36,11 +36,14 @@ func isolatedActivities(r *Registry) func(sandbox.Handlers) {
 func isolated(def *activity.Definition) sandbox.Handler {
 	return func(ctx context.Context, inv sandbox.Invocation) ([]byte, error) {
 		args := payload.Payload{Blob: string(inv.Input)}
-		invoke := activitywire.Invoke
+		of := activity.NewContext(ctx, inside{inv, sandbox.CallOf(ctx)})
+		var result payload.Payload
+		var err error
 		if inv.Keys[runner.KeyRebuild] != "" {
-			invoke = runner.InvokeRebuild
+			result, err = runner.InvokeRebuild(of, def, args)
+		} else {
+			result, err = activitywire.Invoke(of, def, args, nil) // the worker applies the codecs outside of the executor
 		}
-		result, err := invoke(activity.NewContext(ctx, inside{inv, sandbox.CallOf(ctx)}), def, args)
 		if err != nil {
 			return nil, outward(ctx, inv, err)
 		}

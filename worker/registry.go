@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/sojourn-run/sojourn/codec"
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 	"github.com/sojourn-run/sojourn/worker/workflow"
@@ -28,6 +30,7 @@ type Registry struct {
 	examples   map[string]bool // activities that a handler of the same name replaces
 
 	interceptors []workflow.Interceptor
+	codecs       []codec.Codec
 }
 
 // WorkflowOptions are options of a registered workflow.
@@ -141,6 +144,20 @@ func (r *Registry) Examples(register func(*Registry)) {
 		}
 	}
 }
+
+// UseCodecs sets the codecs of all payloads of the registry's workflows and activities, handlers in other languages
+// included; see package codec. Payloads are encoded by the codecs in this order, and decoded by those that they name.
+// Clients that start these workflows need the same codecs. Workers decode payloads without a codec, too, so that
+// codecs can be added while runs are open.
+func (r *Registry) UseCodecs(list ...codec.Codec) {
+	if err := codecs.Of(list).Check(); err != nil {
+		panic(fmt.Sprintf("register codecs: %v", err))
+	}
+	r.codecs = slices.Clone(list)
+}
+
+// Codecs returns the codecs that UseCodecs has set.
+func (r *Registry) Codecs() []codec.Codec { return slices.Clone(r.codecs) }
 
 // ReplaceActivity replaces the function of a registered activity and keeps its options. Code that passes the first
 // function to workflow.ExecuteActivity runs the new one. Tests use it for test doubles.

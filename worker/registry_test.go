@@ -78,7 +78,7 @@ func TestRegistryFindsByNameAndNamesByFunction(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := activitywire.Invoke(t.Context(), a, args)
+	out, err := activitywire.Invoke(t.Context(), a, args, nil)
 	var n int
 	if err != nil || payload.Decode(out, &n) != nil || n != 4 {
 		t.Errorf("invoke: got %d, %v", n, err)
@@ -139,7 +139,7 @@ func TestDoublesReplaceCodeByItsRegisteredNames(t *testing.T) {
 	r.ReplaceActivity("a", func(context.Context) (string, error) { return "double", nil })
 	r.ReplaceWorkflow("w", func(workflow.Context) error { return errors.New("double") })
 	d, _ := r.FindActivity("a")
-	result, err := activitywire.Invoke(t.Context(), d, payload.Payload{})
+	result, err := activitywire.Invoke(t.Context(), d, payload.Payload{}, nil)
 	var text string
 	if err = errors.Join(err, payload.Decode(result, &text)); err != nil || text != "double" || !d.Options.Isolated {
 		t.Errorf("got %q with %+v, %v", text, d.Options, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/filelock"
 	"github.com/sojourn-run/sojourn/internal/link"
@@ -249,6 +250,7 @@ func New(o Options) (_ *Worker, err error) {
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.Sessions.Buffer,
 		MaxSetUps: o.Sessions.MaxSetUps, ReleaseSession: w.releaseSession,
 		Machines: o.StickyCache, TaskFailed: o.internal.OnTaskFailed, OnBranchRun: o.internal.OnBranchRun, Logger: logger,
+		Codecs: codecs.Of(o.Registry.codecs),
 	}
 	if w.pool != nil {
 		ro.Executors = w.pool

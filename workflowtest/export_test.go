@@ -4,3 +4,6 @@ import "github.com/sojourn-run/sojourn/shared/history"
 
 // Recorded returns the recorded history of the run, for tests of Replay.
 func (w *Workflow) Recorded() []history.Event { return w.env.events(w.RunID) }
+
+// Recorded returns the recorded histories of all runs, for tests of what is stored.
+func (e *Env) Recorded() [][]history.Event { return e.histories() }

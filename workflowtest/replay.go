@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/worker"
@@ -46,7 +47,7 @@ func Replay(t testing.TB, r *worker.Registry, pattern string) {
 			t.Errorf("%s: workflow %q is not registered", file, name)
 			continue
 		}
-		o := replay.Options{Names: r, Logger: log.With("file", file)}
+		o := replay.Options{Names: r, Logger: log.With("file", file), Codecs: codecs.Of(r.Codecs())}
 		for range replays {
 			if err := replay.Events(def, o, events); err != nil {
 				t.Errorf("%s: %s, replayed: %s", file, name, replay.TaskFailure(err).Message)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -86,7 +87,11 @@ func (e *Env) StartWith(o StartOptions, nameOrFunc any, args ...any) *Workflow {
 // encode encodes an argument list as in a request.
 func (e *Env) encode(args []any) json.RawMessage {
 	e.t.Helper()
-	p, err := payload.EncodeArgs(args...)
+	chain := e.codecs()
+	p, err := chain.NewArgs(args...)
+	if err == nil {
+		p, err = chain.EncodeArgs(p)
+	}
 	if err != nil {
 		e.t.Fatal(err)
 	}
@@ -96,6 +101,8 @@ func (e *Env) encode(args []any) json.RawMessage {
 	}
 	return raw
 }
+
+func (e *Env) codecs() codecs.Chain { return codecs.Of(e.registry.Codecs()) }
 
 func (w *Workflow) target() protocol.Target { return protocol.Target{WorkflowID: w.ID} }
 
@@ -137,11 +144,11 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 		switch {
 		case errors.As(err, &refused) && refused.Reason == protocol.ReasonUpdateRejected:
 			f, _ := refused.Details["failure"].(*protocol.Failure)
-			return result, rejected(refused, f)
+			return result, w.env.rejected(refused, f)
 		case err != nil:
 			return result, err
 		case a.Failure != nil:
-			f := failure("failed", *a.Failure)
+			f := w.env.failure("failed", *a.Failure)
 			if f.Type == workflow.TypeUpdateRejected {
 				f.Status = "rejected"
 			}
@@ -150,7 +157,7 @@ func Update[T any](w *Workflow, name string, args ...any) (result T, err error) 
 			w.env.failIfIdle(&still, "update "+name)
 			continue
 		}
-		return result, decode(a.ResultEnvelope, &result)
+		return result, w.env.decode(a.ResultEnvelope, &result)
 	}
 }
 
@@ -163,31 +170,46 @@ func Query[T any](w *Workflow, name string, args ...any) (result T, err error) {
 	if err != nil {
 		return result, err
 	}
-	return result, decode(a.ResultEnvelope, &result)
+	return result, w.env.decode(a.ResultEnvelope, &result)
 }
 
-func decode(p *payload.Payload, out any) error {
+// decode decodes a result into out. Without a result it does nothing.
+func (e *Env) decode(p *payload.Payload, out any) error {
 	if p == nil {
 		return nil
 	}
-	return payload.Decode(*p, out)
+	decoded, err := e.codecs().DecodeValue(*p)
+	if err != nil {
+		return err
+	}
+	return payload.Decode(decoded, out)
+}
+
+// decodedEvents returns events with decoded payloads.
+func (e *Env) decodedEvents(events []history.Event) []history.Event {
+	e.t.Helper()
+	decoded, err := e.codecs().DecodeEvents(events)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	return decoded
 }
 
 // Result waits without a timeout for the workflow to close, through all runs that continue as new, and returns its
 // result. The error is a *Failure.
 func Result[T any](w *Workflow) (result T, err error) {
 	w.env.t.Helper()
-	switch d := w.last().Data.(type) {
+	switch d := w.env.decodedEvents([]history.Event{w.last()})[0].Data.(type) {
 	case *history.WorkflowCompleted:
 		err = payload.Decode(payload.Payload{Blob: d.Output}, &result)
 	case *history.WorkflowFailed:
-		err = failure("failed", d.Failure)
+		err = w.env.failure("failed", d.Failure)
 	case *history.WorkflowCancelled:
-		err = failure("cancelled", d.Failure)
+		err = w.env.failure("cancelled", d.Failure)
 	case *history.WorkflowTerminated:
-		err = failure("terminated", d.Failure)
+		err = w.env.failure("terminated", d.Failure)
 	case *history.WorkflowTimedOut:
-		err = failure("timed_out", d.Failure)
+		err = w.env.failure("timed_out", d.Failure)
 	}
 	return result, err
 }
@@ -226,7 +248,7 @@ func (w *Workflow) last() history.Event {
 // History returns the events so far of the workflow's first run.
 func (w *Workflow) History() (all []client.Event) {
 	w.env.t.Helper()
-	for _, e := range w.env.events(w.RunID) {
+	for _, e := range w.env.decodedEvents(w.env.events(w.RunID)) {
 		attributes, err := history.EncodeData(e.Data)
 		if err != nil {
 			w.env.t.Fatalf("history of run %s: %v", w.RunID, err)
@@ -279,7 +301,7 @@ func (e *Env) replay(histories [][]history.Event) {
 		}
 		for range replays {
 			if err := replay.Events(def, replay.Options{
-				Names: e.registry, CompareArguments: true, OnBranchRun: e.watch.registerRun,
+				Names: e.registry, CompareArguments: true, OnBranchRun: e.watch.registerRun, Codecs: e.codecs(),
 			}, events); err != nil {
 				e.t.Errorf("%s, replayed: %s", first.WorkflowType, replay.TaskFailure(err).Message)
 				break
@@ -322,7 +344,14 @@ func (f *Failure) DecodeDetails(out any) error {
 	return payload.Decode(f.details, out)
 }
 
-func failure(status string, f history.Failure) *Failure {
+// failure returns the error of a failure, with decoded details.
+func (e *Env) failure(status string, f history.Failure) *Failure {
+	e.t.Helper()
+	exception, err := e.codecs().DecodeException(f.Exception)
+	if err != nil {
+		e.t.Fatal(err)
+	}
+	f.Exception = exception
 	out := &Failure{Status: status, Type: f.ExceptionType, Message: f.Message}
 	var ex struct {
 		Type    string          `json:"type"`
@@ -335,12 +364,15 @@ func failure(status string, f history.Failure) *Failure {
 }
 
 // rejected returns the error of an update that its validator rejected.
-func rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
+func (e *Env) rejected(refused *protocol.Error, f *protocol.Failure) *Failure {
 	out := &Failure{Status: "rejected", Type: workflow.TypeUpdateRejected, Message: refused.Message}
 	if f != nil {
 		out.Type, out.Message = cmp.Or(f.Type, out.Type), f.Message
 		if len(f.Details) > 0 {
 			_ = json.Unmarshal(f.Details, &out.details) // ignore details with an unknown structure
+			if details, err := e.codecs().DecodeValue(out.details); err == nil {
+				out.details = details
+			}
 		}
 	}
 	return out

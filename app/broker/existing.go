@@ -57,7 +57,7 @@ func startKeyOf(in *protocol.StartRequest, kind, run string) *engine.StartKey {
 	if in.IdempotencyKey == "" {
 		return nil
 	}
-	hash := hashParts(kind, in.WorkflowType, in.TaskQueue, string(in.Input))
+	hash := hashParts(kind, in.WorkflowType, in.TaskQueue, comparableInput(in.Input))
 	return &engine.StartKey{Key: in.IdempotencyKey, Run: run, Hash: hash}
 }
 

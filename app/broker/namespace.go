@@ -104,7 +104,7 @@ func (b *Broker) Namespace(ctx context.Context, name string) (protocol.Namespace
 func (b *Broker) viewNamespace(n store.Namespace) protocol.NamespaceView {
 	v := protocol.NamespaceView{
 		Name: n.Name, Description: n.Description, RetentionDays: n.Retention(), Status: "active", CreatedAt: n.CreatedAt,
-		UpdatedAt: n.UpdatedAt, Quotas: b.quotaStates(&n),
+		UpdatedAt: n.UpdatedAt, Quotas: b.quotaStates(&n), CodecEndpoint: n.CodecEndpoint,
 	}
 	if v.UpdatedAt.IsZero() {
 		v.UpdatedAt = v.CreatedAt
@@ -159,6 +159,11 @@ func (b *Broker) writeNamespace(
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.NamespaceView{}, err
 	}
+	if in.CodecEndpoint != nil {
+		if err := protocol.CheckCodecEndpoint("codec_endpoint", *in.CodecEndpoint); err != nil {
+			return protocol.NamespaceView{}, err
+		}
+	}
 	n, err := transaction.Commit[store.Namespace](ctx, b.store, store.Transaction{
 		Needs: store.Keys{Namespaces: []string{in.Name}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -174,6 +179,9 @@ func (b *Broker) writeNamespace(
 			}
 			if in.Quotas != nil {
 				n.Own.Set(*in.Quotas)
+			}
+			if in.CodecEndpoint != nil {
+				n.CodecEndpoint = *in.CodecEndpoint
 			}
 			n.UpdatedAt = history.At(now)
 			return store.Writes{Namespaces: []store.Namespace{n}, Answer: n}, nil

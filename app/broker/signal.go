@@ -30,7 +30,8 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	learned := !b.opt.Shared
 	may := func(run *engine.Run) error { return b.checkSignal(&run.Head, in.SignalName, learned) }
 	order := externalCommand{
-		target: in.Target, requestID: in.RequestID, quotas: true, may: may, what: "signal " + in.SignalName + " " + value,
+		target: in.Target, requestID: in.RequestID, quotas: true, may: may,
+		what: "signal " + in.SignalName + " " + comparableBlob(value),
 		input: engine.SignalRun{
 			Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
 		},

@@ -44,7 +44,8 @@ func (b *Broker) acceptUpdate(
 			return err
 		}
 		r, err := b.command(ctx, externalCommand{
-			target: in.Target, requestID: in.RequestID, quotas: true, what: "update " + in.UpdateName + " " + value, may: may,
+			target: in.Target, requestID: in.RequestID, quotas: true, may: may,
+			what: "update " + in.UpdateName + " " + comparableBlob(value),
 			input: engine.AcceptUpdate{
 				Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
 			},

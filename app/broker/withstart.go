@@ -56,7 +56,7 @@ func (b *Broker) SignalWithStart(
 	}
 	learned := !b.opt.Shared
 	o := startInput{
-		what: "signal " + in.SignalName + " " + value, size: len(value),
+		what: "signal " + in.SignalName + " " + comparableBlob(value), size: len(value),
 		input: engine.SignalRun{Name: in.SignalName, Value: value, Identity: in.Identity, Headers: in.Headers},
 		check: func(run *engine.Head) (bool, error) { return false, b.checkSignal(run, in.SignalName, learned) },
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
@@ -93,7 +93,7 @@ func (b *Broker) UpdateWithStart(
 	learned := !b.opt.Shared
 	declared := b.workers.Declarations(in.Namespace)
 	o := startInput{
-		what: "update " + in.UpdateName + " " + value, size: len(value),
+		what: "update " + in.UpdateName + " " + comparableBlob(value), size: len(value),
 		input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, Identity: in.Identity, Headers: in.Headers},
 		check: func(run *engine.Head) (later bool, err error) {
 			return checkUpdate(declared, run, in.UpdateName, learned)
@@ -172,7 +172,7 @@ func (b *Broker) startWith(ctx context.Context, in protocol.StartRequest, o star
 	c := withStart{startInput: o, start: start, check: func() error { return badName }}
 	if in.IdempotencyKey != "" {
 		c.receipt = withStartReceipt(in, "start")
-		c.hash = hashParts(in.WorkflowType, in.TaskQueue, string(in.Input), o.what)
+		c.hash = hashParts(in.WorkflowType, in.TaskQueue, comparableInput(in.Input), o.what)
 	}
 	return commitStart(func(reads startReads) (startedWith, error) {
 		needs := startNeeds(&in, nil, reads)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -41,10 +42,17 @@ func (s *Session) lacksDefinition(w *Worker) bool {
 // NeedsSetUp reports whether no worker has reported the set-up of the current epoch.
 func (s *Session) NeedsSetUp() bool { return s.Definition != "" && s.SetUpEpoch != s.Epoch }
 
-// hashArguments returns the hash of encoded arguments; empty if there are none.
+// sealedArguments is the hash of arguments that a codec encoded. Encrypted arguments differ each time they are
+// encrypted, so they cannot be compared.
+const sealedArguments = "encoded by a codec"
+
+// hashArguments returns the hash of arguments; empty if there are none.
 func hashArguments(blob string) string {
 	if blob == "" {
 		return ""
+	}
+	if payload.IsSealed(blob) {
+		return sealedArguments
 	}
 	sum := sha256.Sum256([]byte(blob))
 	return hex.EncodeToString(sum[:16])

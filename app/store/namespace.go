@@ -27,6 +27,8 @@ type Namespace struct {
 	CreatedAt history.Time `json:"-"`
 	// Own are the quotas that the namespace sets itself.
 	Own protocol.QuotaValues `json:"quotas,omitzero"`
+	// CodecEndpoint is the URL of the service that decodes payloads for viewers; empty: none.
+	CodecEndpoint string `json:"codec_endpoint,omitempty"`
 	// Usage is the usage by the runs and schedules of the namespace at the last exchange; CountedAt is the time of the
 	// last recount.
 	Usage     engine.Usage `json:"usage,omitzero"`

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -31,11 +32,11 @@ func InfoOf(t *protocol.ActivityTask) activity.AttemptInfo {
 	}
 }
 
-// Invoke decodes the encoded arguments, runs the activity and encodes its result. A panic becomes an *activity.Error of
-// TypePanic with the stack. Arguments that do not match the parameters become an *activity.Error of TypeArguments,
-// which is not retried.
+// Invoke decodes the encoded arguments, runs the activity and encodes its result, to which the caller applies the
+// codecs. A panic becomes an *activity.Error of TypePanic with the stack. Arguments that do not match the parameters
+// become an *activity.Error of TypeArguments, which is not retried.
 func Invoke(
-	ctx context.Context, d *activity.Definition, args payload.Payload,
+	ctx context.Context, d *activity.Definition, args payload.Payload, chain codecs.Chain,
 ) (result payload.Payload, err error) {
 	fn := userfunc.OfActivity(d)
 	in, given, err := fn.DecodeGiven(args)
@@ -56,7 +57,7 @@ func Invoke(
 			result, err = payload.Payload{}, failed
 		}
 	}()
-	return fn.Call(ctx, in)
+	return fn.CallWith(chain.NewValue, ctx, in)
 }
 
 // FailureOf converts an error of an activity to the failure that the worker reports. If the details cannot be encoded,

@@ -28,6 +28,7 @@ func (p *program) namespacesCommand() *cobra.Command {
 		var about string
 		var days int
 		var quotas quotaFlags
+		var endpoint string
 		c := &cobra.Command{
 			Use: use + " NAME", Short: short, Args: oneArg(namespaceArg),
 			RunE: func(c *cobra.Command, args []string) error {
@@ -39,6 +40,9 @@ func (p *program) namespacesCommand() *cobra.Command {
 					in.RetentionDays = &days
 				}
 				in.Quotas = quotas.values(c)
+				if c.Flags().Changed("codec-endpoint") {
+					in.CodecEndpoint = &endpoint
+				}
 				return send(c, in, func(v protocol.NamespaceView) error {
 					return p.printf("%s %s, closed runs are kept for %d days", outcome, v.Name, v.RetentionDays)
 				})
@@ -46,6 +50,8 @@ func (p *program) namespacesCommand() *cobra.Command {
 		}
 		c.Flags().StringVar(&about, "description", "", "description of the namespace")
 		quotas.add(c)
+		c.Flags().StringVar(&endpoint, "codec-endpoint", "",
+			"URL of the service that decodes payloads for viewers: https, or http for a loopback address; empty: none")
 		c.Flags().IntVar(&days, "retention-days", 30, "retention of closed runs in days, 1 to 365")
 		return c
 	}
@@ -115,7 +121,12 @@ func (p *program) describeNamespace(path func(string) string) *cobra.Command {
 					}
 					t.AppendRow(table.Row{q.Quota, q.Used, q.Limit, q.From, held})
 				}
-				return p.printf("%s\n%s, closed runs are kept for %d days. %s", t.Render(), v.Status, v.RetentionDays, v.Description)
+				endpoint := ""
+				if v.CodecEndpoint != "" {
+					endpoint = "\ncodec endpoint: " + v.CodecEndpoint
+				}
+				return p.printf("%s\n%s, closed runs are kept for %d days. %s%s",
+					t.Render(), v.Status, v.RetentionDays, v.Description, endpoint)
 			})
 		},
 	}

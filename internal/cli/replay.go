@@ -195,7 +195,8 @@ func (p *program) replay(raw []byte) replayed {
 		r.Outcome = replayUnregistered
 		return r
 	}
-	if err := workflow.Replay(def, workflow.ReplayOptions{Names: p.registry}, raw); err != nil {
+	o := workflow.ReplayOptions{Names: p.registry, Codecs: p.registry.Codecs()}
+	if err := workflow.Replay(def, o, raw); err != nil {
 		r.Message = err.Error()
 		return r
 	}

@@ -30,13 +30,15 @@ func (p *program) describeWorkflow() *cobra.Command {
 				path += "?values=" + string(protocol.ValuesPreview)
 			}
 			if !follow {
-				return send(p, c, http.MethodGet, path, nil, p.showRun)
+				return send(p, c, http.MethodGet, path, nil, func(v protocol.RunView) error {
+					return p.showRun(p.decodedRun(c, v))
+				})
 			}
 			var v protocol.RunView
 			if err := p.call(c, http.MethodGet, path, nil, &v); err != nil {
 				return err
 			}
-			show := p.showRun
+			show := func(v protocol.RunView) error { return p.showRun(p.decodedRun(c, v)) }
 			if asJSON(c) {
 				show = func(v protocol.RunView) error { return p.printJSON(v) }
 			}

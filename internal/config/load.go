@@ -175,11 +175,16 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 	return k, warnings, nil
 }
 
+// CodecTokenVariable is the variable with the viewer's access token for codec endpoints. It is no setting, because the
+// token must not become part of anything that is sent to an app.
+const CodecTokenVariable = prefix + "CODEC_TOKEN"
+
 // foreign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of a
-// namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), and Sojourn's tests use some.
+// namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some, and
+// the command line reads the token for codec endpoints.
 func foreign(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
-		strings.HasPrefix(name, prefix+"TEST_")
+		strings.HasPrefix(name, prefix+"TEST_") || name == CodecTokenVariable
 }
 
 func readFile(path string, into *layer) ([]Warning, error) {

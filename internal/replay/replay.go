@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -50,6 +51,9 @@ type Options struct {
 	// function that it returns is called when the branch waits again. It must be fast. It is for callers that measure
 	// with another clock than Patience. nil: not called.
 	OnBranchRun func(run Run, stack func() string) (done func())
+	// Codecs decode the payloads that the machine receives, and encode those that it returns. Without codecs, an encoded
+	// payload is an error.
+	Codecs codecs.Chain
 }
 
 // Run identifies a run.
@@ -128,7 +132,7 @@ var implementation Implementation
 func Register(i Implementation) { implementation = i }
 
 // New returns a machine that has applied no events.
-func New(def Definition, o Options) Machine { return implementation.New(def, o) }
+func New(def Definition, o Options) Machine { return &coded{implementation.New(def, o), o.Codecs} }
 
 // DecodeHistory returns the events of a recorded history: of the document that `sojourn workflow export` writes, or of
 // the JSON array of its events.

@@ -79,11 +79,18 @@ func (f *Func) Run(first any, in []reflect.Value) (result any, err error) {
 
 // Call is like Run, and encodes the result.
 func (f *Func) Call(first any, in []reflect.Value) (payload.Payload, error) {
+	return f.CallWith(payload.Encode, first, in)
+}
+
+// CallWith is like Run, and encodes the result with the given function.
+func (f *Func) CallWith(
+	encode func(any) (payload.Payload, error), first any, in []reflect.Value,
+) (payload.Payload, error) {
 	result, err := f.Run(first, in)
 	if err != nil {
 		return payload.Payload{}, err
 	}
-	p, err := payload.Encode(result)
+	p, err := encode(result)
 	if err != nil {
 		if errors.Is(err, payload.ErrTooLarge) {
 			return payload.Payload{}, fmt.Errorf("the result is %w", err)

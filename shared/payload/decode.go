@@ -116,7 +116,7 @@ func (r *reader) payload(out *Payload) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()
 	b.bin = append(append(b.bin[:0], header...), r.buf[start:r.pos]...)
-	p, err := b.seal()
+	p, err := b.seal(MaxDecodedBytes)
 	if err == nil {
 		*out = p
 	}

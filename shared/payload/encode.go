@@ -1,6 +1,7 @@
 package payload
 
 import (
+	"cmp"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -20,49 +21,58 @@ import (
 // Strings must be UTF-8 (ErrInvalidUTF8).
 //
 // Equal values give equal bytes: struct fields are written in declaration order, map keys sorted.
-func Encode(v any) (Payload, error) {
+func Encode(v any) (Payload, error) { return EncodeUpTo(MaxBytes, v) }
+
+// EncodeUpTo is Encode with another limit of the blob's length, for a payload that a codec encodes afterwards.
+func EncodeUpTo(limit int, v any) (Payload, error) {
+	b := buffers.Get().(*buffer)
+	defer b.release()
 	if p, ok := v.(Payload); ok && !p.IsZero() {
-		if err := Valid(p.Blob); err != nil {
+		r, err := b.openText(p.Text(), limit)
+		if err := valid(r, err); err != nil {
 			return Payload{}, err
 		}
 		return p, nil
 	}
-	b := buffers.Get().(*buffer)
-	defer b.release()
-	w := writer{buf: append(b.bin[:0], header...)}
+	w := writer{buf: append(b.bin[:0], header...), limit: limit}
 	err := w.any(v)
 	b.bin = w.buf
 	if err != nil {
 		return Payload{}, err
 	}
-	return b.seal()
+	return b.seal(limit)
 }
 
 // EncodeArgs encodes positional arguments as one array; no arguments give the empty array.
-func EncodeArgs(args ...any) (Payload, error) {
+func EncodeArgs(args ...any) (Payload, error) { return EncodeArgsUpTo(MaxBytes, args...) }
+
+// EncodeArgsUpTo is EncodeArgs with another limit of the blob's length, as in EncodeUpTo.
+func EncodeArgsUpTo(limit int, args ...any) (Payload, error) {
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	w := writer{buf: append(b.bin[:0], header...)}
+	w := writer{buf: append(b.bin[:0], header...), limit: limit}
 	err := w.args(args)
 	b.bin = w.buf
 	if err != nil {
 		return Payload{}, err
 	}
-	return b.seal()
+	return b.seal(limit)
 }
 
 // writer appends a datum to buf.
 type writer struct {
 	buf   []byte
 	depth int
+	limit int // maximum length of the blob; 0: MaxBytes
 }
 
 func (w *writer) enter() error {
 	if w.depth++; w.depth > MaxDepth {
 		return fail(ErrTooDeep, "the value has more than %d levels or contains itself", MaxDepth)
 	}
-	if len(w.buf) > MaxBytes { // stop early, so that a huge value is not built and then rejected
-		return fail(ErrTooLarge, "more than the limit of %s encoded", mebibytes(MaxBytes))
+	limit := cmp.Or(w.limit, MaxBytes)
+	if len(w.buf) > limit { // stop early, so that a huge value is not built and then rejected
+		return fail(ErrTooLarge, "more than the limit of %s encoded", mebibytes(limit))
 	}
 	return nil
 }

@@ -73,11 +73,11 @@ func (b *buffer) roomFor(size int) {
 	}
 }
 
-// seal encodes the finished frame in b.bin as a payload.
-func (b *buffer) seal() (Payload, error) {
+// seal encodes the finished frame in b.bin as a payload of at most limit bytes.
+func (b *buffer) seal(limit int) (Payload, error) {
 	size := strict64.EncodedLen(len(b.bin))
-	if size > MaxBytes {
-		return Payload{}, tooLarge(size)
+	if size > limit {
+		return Payload{}, tooLarge(size, limit)
 	}
 	b.text = slices.Grow(b.text[:0], size)[:size]
 	fast64.Encode(b.text, b.bin)
@@ -86,20 +86,17 @@ func (b *buffer) seal() (Payload, error) {
 
 // openFrame checks text and frame of blob and returns a reader at its datum, which lives in b.
 func (b *buffer) openFrame(blob string) (reader, error) {
-	if len(blob) > MaxBytes {
-		return reader{}, tooLarge(len(blob))
-	}
-	return b.openText(Payload{Blob: blob}.Text()) // openText reads the text and does not keep it
+	return b.openText(Payload{Blob: blob}.Text(), MaxDecodedBytes) // openText reads the text and does not keep it
 }
 
-func tooLarge(size int) error {
-	return fail(ErrTooLarge, "%s encoded; the limit is %s", mebibytes(size), mebibytes(MaxBytes))
+func tooLarge(size, limit int) error {
+	return fail(ErrTooLarge, "%s encoded; the limit is %s", mebibytes(size), mebibytes(limit))
 }
 
-// openText is openFrame for bytes, which it does not copy.
-func (b *buffer) openText(text []byte) (reader, error) {
-	if len(text) > MaxBytes {
-		return reader{}, tooLarge(len(text))
+// openText is openFrame for bytes, which it does not copy, and of which there may be at most limit.
+func (b *buffer) openText(text []byte, limit int) (reader, error) {
+	if len(text) > limit {
+		return reader{}, tooLarge(len(text), limit)
 	}
 	b.roomFor(strict64.DecodedLen(len(text)))
 	bin, err := appendDecoded(b.bin[:0], text)
@@ -107,6 +104,11 @@ func (b *buffer) openText(text []byte) (reader, error) {
 	if err != nil {
 		return reader{}, err
 	}
+	return openBytes(bin)
+}
+
+// openBytes checks a frame and returns a reader at its datum.
+func openBytes(bin []byte) (reader, error) {
 	switch {
 	case len(bin) < len(header) || string(bin[:2]) != header[:2]:
 		return reader{}, fail(ErrInvalidFraming, "the payload is not an Avro single-object frame")
@@ -129,7 +131,7 @@ func jsonHint(blob []byte) string {
 func Valid(blob string) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.openFrame(blob)
+	r, err := b.openText(Payload{Blob: blob}.Text(), MaxBytes)
 	return valid(r, err)
 }
 
@@ -137,7 +139,7 @@ func Valid(blob string) error {
 func ValidText(blob []byte) error {
 	b := buffers.Get().(*buffer)
 	defer b.release()
-	r, err := b.openText(blob)
+	r, err := b.openText(blob, MaxBytes)
 	return valid(r, err)
 }
 

@@ -23,7 +23,7 @@ func fromJSON(raw []byte, tagged bool) (Payload, error) {
 	if err != nil {
 		return Payload{}, err
 	}
-	return b.seal()
+	return b.seal(MaxBytes)
 }
 
 // ToJSON returns the decoded value for display and APIs: keys sorted, integers and doubles distinct (7 and 7.0), bytes

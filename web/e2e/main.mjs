@@ -16,6 +16,7 @@ import { access } from "./access.mjs";
 import { away } from "./away.mjs";
 import { below } from "./below.mjs";
 import { checks, patience } from "./checks.mjs";
+import { codec } from "./codec.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
 import { forms } from "./forms.mjs";
@@ -79,7 +80,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   const purpose = (url) => meant.some((part) => url.includes(part));
   page.on("console", (m) => ["error", "warning"].includes(m.type()) && !purpose(m.location().url) && !purpose(m.text()) && complaints.push(`console ${m.type()}: ${m.text()}`));
   page.on("pageerror", (e) => complaints.push(`page error: ${e.message}`));
-  page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && complaints.push(`asked another host: ${r.url()}`));
+  page.on("request", (r) => !r.url().startsWith(base) && !/^(data|blob):/.test(r.url()) && !purpose(r.url()) && complaints.push(`asked another host: ${r.url()}`));
   page.on("response", (r) => r.status() >= 400 && !(r.status() < 500 && purpose(r.url())) && complaints.push(`${r.status()} ${r.url()}`));
 
   const headers = { "X-Durable-Workflow-Control-Plane-Version": "2", ...(flags.token && { Authorization: `Bearer ${flags.token}` }) };
@@ -115,7 +116,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // Checks that change data need a separate app: the mock is read-only, and a server given by URL is not ours.
-  const own = flags.mock || flags.base ? [] : [...samples, ...setUp, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...large, ...long, ...slow, ...held, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...setUp, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...large, ...codec, ...long, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

@@ -207,7 +207,7 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 	if !d.Options.Isolated || d.Options.Recovery.Retries() != 1 {
 		t.Errorf("options: got %+v", d.Options)
 	}
-	out, err := activitywire.Invoke(t.Context(), d, args(t, point{1, 2}, []int{3, 4}, "n"))
+	out, err := activitywire.Invoke(t.Context(), d, args(t, point{1, 2}, []int{3, 4}, "n"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -215,7 +215,7 @@ func TestInvokeDecodesArgumentsAndEncodesTheResult(t *testing.T) {
 	if err := payload.Decode(out, &got); err != nil || got != "n10" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	_, err = activitywire.Invoke(t.Context(), d, args(t, "no point"))
+	_, err = activitywire.Invoke(t.Context(), d, args(t, "no point"), nil)
 	if f := activitywire.FailureOf(err); f.Type != activity.TypeArguments || !f.NonRetryable ||
 		!errors.Is(err, payload.ErrTypeMismatch) {
 		t.Errorf("got %+v, %v", f, err)
@@ -228,7 +228,7 @@ func TestFailuresCarryTypeRetryabilityAndDetails(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = activitywire.Invoke(t.Context(), d, payload.Payload{})
+		_, err = activitywire.Invoke(t.Context(), d, payload.Payload{}, nil)
 		return activitywire.FailureOf(err)
 	}
 	f := invoke(func(context.Context) error {

@@ -100,10 +100,10 @@ func TestAnActivityThatReceivesTooFewArgumentsRunsWithZeroValues(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := activitywire.Invoke(t.Context(), d, arguments(t, "x")); err != nil || got != "x|" {
+	if _, err := activitywire.Invoke(t.Context(), d, arguments(t, "x"), nil); err != nil || got != "x|" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	_, err = activitywire.Invoke(t.Context(), d, arguments(t, "x", "y", "z"))
+	_, err = activitywire.Invoke(t.Context(), d, arguments(t, "x", "y", "z"), nil)
 	if f := activitywire.FailureOf(err); f == nil || f.Type != activity.TypeArguments {
 		t.Errorf("too many arguments: %v", err)
 	}

@@ -114,7 +114,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	}
 	cmd, err := c.children.command()
 	if err == nil {
-		cmd.Arguments, err = payload.EncodeArgs(args...)
+		cmd.Arguments, err = c.m.codecs.NewArgs(args...)
 	}
 	if err != nil {
 		return &Child{future: c.m.settled(fmt.Errorf("child workflow %q: %w", name, err))}

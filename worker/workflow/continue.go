@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 
-	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -37,7 +36,7 @@ func ContinueAsNewWith(ctx Context, o ContinueOptions, args ...any) error {
 		}
 	}
 	if len(args) > 0 {
-		if c.Arguments, err = payload.EncodeArgs(args...); err != nil {
+		if c.Arguments, err = m.codecs.NewArgs(args...); err != nil {
 			return fmt.Errorf("continue as new: %w", err)
 		}
 	}

@@ -103,7 +103,7 @@ func (m *machine) main(ctx Context, args payload.Payload) {
 	root := ctx.inner()
 	call := m.callOf(OpExecuteWorkflow, m.info.WorkflowType, root.received)
 	err = m.intercept(root, call, func(ctx *flow) (err error) {
-		result, err = f.Call(ctx, in)
+		result, err = f.CallWith(m.codecs.NewValue, ctx, in)
 		return err
 	})
 	m.finish(result, err)

@@ -331,14 +331,9 @@ func (m *machine) runAttempt(life context.Context, call *localCall) (payload.Pay
 	case o.err != nil:
 		return payload.Payload{}, o.err
 	}
-	p, err := payload.Encode(o.value)
-	switch {
-	case err != nil:
+	p, err := m.codecs.NewValue(o.value)
+	if err != nil {
 		return p, activity.NewError("", "the result cannot be encoded", activity.NonRetryable, activity.CausedBy(err))
-	case len(p.Blob) > payload.MaxBytes:
-		return p, activity.NewError(string(protocol.ReasonPayloadTooLarge), fmt.Sprintf(
-			"the result is %.1f MiB encoded; the limit is %.1f MiB", float64(len(p.Blob))/(1<<20),
-			float64(payload.MaxBytes)/(1<<20)), activity.NonRetryable)
 	}
 	return p, nil
 }

@@ -10,7 +10,9 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/codec"
 	"github.com/sojourn-run/sojourn/internal/activitywire"
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -33,6 +35,8 @@ type ReplayOptions struct {
 	// CompareArguments fails a replay as nondeterministic if a call passes other arguments than history records. Code
 	// that iterates over a map does so. Without the option, new code may pass other arguments.
 	CompareArguments bool
+	// Codecs decode the payloads of the history; see package codec. Without codecs, an encoded history is an error.
+	Codecs []codec.Codec
 }
 
 // machine runs the code of one run and matches it with the run's history. It may be cached between workflow tasks of
@@ -48,6 +52,7 @@ type machine struct {
 	strictArguments bool // ReplayOptions.CompareArguments
 	argumentsDiffer bool // a call passed other arguments than recorded, and the machine has logged it
 	onBranchRun     func(replay.Run, func() string) (done func())
+	codecs          codecs.Chain // codecs of the machine's caller, which determine how large a payload may be
 
 	info       RunInfo
 	arguments  payload.Payload
@@ -138,6 +143,7 @@ func newMachine(def *Definition, o replay.Options) *machine {
 		def: def, names: o.Names, logger: o.Logger, patience: o.Patience, forQueries: o.ForQueries,
 		strictArguments: o.CompareArguments,
 		onBranchRun:     o.OnBranchRun,
+		codecs:          o.Codecs,
 		steps:           map[int64]*future{},
 		signals:         map[string]*SignalChannel{}, versions: map[string]int{}, updates: map[string]*handler{},
 		queries: map[string]*handler{},
@@ -254,7 +260,9 @@ func Replay(def *Definition, o ReplayOptions, recorded []byte) error {
 		return err
 	}
 	return replay.Events(
-		def, replay.Options{Names: o.Names, Logger: o.Logger, CompareArguments: o.CompareArguments}, events,
+		def, replay.Options{
+			Names: o.Names, Logger: o.Logger, CompareArguments: o.CompareArguments, Codecs: codecs.Of(o.Codecs),
+		}, events,
 	)
 }
 

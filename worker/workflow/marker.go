@@ -51,7 +51,7 @@ func (m *machine) sideEffect(fn func() any) (payload.Payload, error) {
 func (m *machine) compute(fn func() any) (payload.Payload, error) {
 	m.readOnlyCode = "a side effect"
 	defer func() { m.readOnlyCode = "" }()
-	return payload.Encode(fn())
+	return m.codecs.NewValue(fn())
 }
 
 // DefaultVersion is the version of a change for runs that passed the call of Version before the change was made.

@@ -64,7 +64,7 @@ func (m *machine) Query(
 	}
 	m.readOnly(fmt.Sprintf("query %q", name), func() {
 		err = m.intercept(h.contextWith(headers), m.callOf(OpHandleQuery, name, headers), func(ctx *flow) (err error) {
-			result, err = h.fn.Call(ctx, in)
+			result, err = h.fn.CallWith(m.codecs.NewValue, ctx, in)
 			return err
 		})
 	})

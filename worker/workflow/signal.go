@@ -186,7 +186,7 @@ func SignalWorkflow(ctx Context, workflowID, name string, args ...any) error {
 	if workflowID == "" || name == "" {
 		return errors.Join(ErrInvalidOptions, errors.New("a signal needs a workflow ID and a name"))
 	}
-	p, err := payload.EncodeArgs(args...)
+	p, err := m.codecs.NewArgs(args...)
 	if err != nil {
 		return fmt.Errorf("signal %q: %w", name, err)
 	}

@@ -176,7 +176,7 @@ func ExecuteActivity(ctx Context, nameOrFunc any, args ...any) Future {
 		return c.m.settled(fmt.Errorf("activity %q: %w: StartToClose %s is longer than ScheduleToClose %s, which bounds all attempts",
 			name, ErrInvalidOptions, c.options.StartToClose, c.options.ScheduleToClose))
 	}
-	if cmd.Arguments, err = payload.EncodeArgs(args...); err != nil {
+	if cmd.Arguments, err = c.m.codecs.NewArgs(args...); err != nil {
 		return c.m.settled(fmt.Errorf("activity %q: %w", name, err))
 	}
 	cmd.ActivityType, cmd.Headers = name, c.headers

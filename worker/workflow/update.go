@@ -165,7 +165,7 @@ func (m *machine) update(h *handler, a *answer, args payload.Payload, check bool
 	ctx.update = a
 	var result payload.Payload
 	err = m.intercept(ctx, m.callOf(OpHandleUpdate, a.name, a.headers), func(ctx *flow) (err error) {
-		result, err = h.fn.Call(ctx, in)
+		result, err = h.fn.CallWith(m.codecs.NewValue, ctx, in)
 		return err
 	})
 	switch _, next := errors.AsType[*continuation](err); {

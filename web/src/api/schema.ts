@@ -321,6 +321,8 @@ export interface components {
         Method: "token" | "cookie" | "none";
         /** @description A namespace in responses. */
         NamespaceView: {
+            /** @description URL of the service that decodes payloads for viewers; empty: none */
+            codec_endpoint: string;
             /** Format: date-time */
             created_at: string | null;
             description: string;
@@ -1588,6 +1590,8 @@ export interface components {
         };
         /** @description Creates or changes a namespace. Absent members keep their values. */
         create_namespace: {
+            /** @description The URL of the service that decodes payloads for viewers; empty: none. Browsers and the command line call it directly, the app does not. It has https or a loopback host, and a path. */
+            codec_endpoint?: null | string;
             description?: null | string;
             name: string;
             /** @description Override the quotas of the settings; -1 removes an override. */

@@ -1,4 +1,5 @@
 import type { Json } from "../api/types";
+import { replaceSealed } from "./codec";
 import { isObject, stringify } from "./json";
 
 /** "1.4 GiB": binary units, as in the messages of the app. */
@@ -26,7 +27,7 @@ export function shorten(id: string, most = 18): string {
 /** A value on one line, cut after most characters. */
 export function preview(value: Json | undefined, most = 80): string {
   if (value === undefined) return "";
-  const text = stringify(value);
+  const text = stringify(replaceSealed(value, (s) => (s.key_id ? `encrypted with key ${s.key_id}` : `encoded with ${s["sojourn.codec"]}`)) ?? null);
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 

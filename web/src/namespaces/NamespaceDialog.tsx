@@ -14,11 +14,12 @@ export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; o
   const client = useQueryClient();
   const [name, setName] = useState("");
   const [description, setDescription] = useState(of?.description ?? "");
+  const [endpoint, setEndpoint] = useState(of?.codec_endpoint ?? "");
   const [days, setDays] = useState(of ? String(of.retention_days) : "30");
   const m = useMutation({
     mutationFn: async () => {
       const retention = readWhole(days, "retention_days", 1, 365);
-      const what = { description: description.trim(), ...(retention !== undefined && { retention_days: retention }) };
+      const what = { description: description.trim(), ...(retention !== undefined && { retention_days: retention }), codec_endpoint: endpoint.trim() };
       return of ? api.updateNamespace(of.name, what) : api.createNamespace({ name: name.trim(), ...what });
     },
     onSuccess: async () => {
@@ -26,7 +27,7 @@ export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; o
       await client.invalidateQueries({ queryKey: keys.namespaces });
     },
   });
-  const f = faults(m.error, ["name", "description", "retention_days"], { namespace_already_exists: "name" });
+  const f = faults(m.error, ["name", "description", "retention_days", "codec_endpoint"], { namespace_already_exists: "name" });
   return (
     <Dialog
       open
@@ -46,6 +47,9 @@ export default function NamespaceDialog({ of, onClose }: { of?: NamespaceView; o
           </Field>
           <Field label="Retention of closed runs (days)" error={f.at("retention_days")} hint="1 to 365. A lower value deletes older closed runs.">
             {(c) => <input {...c} inputMode="numeric" value={days} onChange={(e) => setDays(e.target.value)} />}
+          </Field>
+          <Field label="Codec endpoint" mono error={f.at("codec_endpoint")} hint="URL of your service that decodes encrypted values for viewers. Reload the page after a change.">
+            {(c) => <input {...c} spellCheck={false} autoComplete="off" placeholder="https://codec.example.com/decode" value={endpoint} onChange={(e) => setEndpoint(e.target.value)} />}
           </Field>
         </div>
       </Form>

@@ -2,6 +2,7 @@ import { useMemo, useState } from "react";
 import type { Json } from "../api/types";
 import { bytes, pieces, print, type Piece } from "../lib/format";
 import { CopyButton } from "./Copy";
+import { useDecoded } from "./Decoded";
 
 export const looks: Record<Piece["kind"], string> = {
   key: "text-accent",
@@ -27,12 +28,16 @@ export function fold(text: string, lines = folded): string {
 /** A value as printed JSON. */
 export function JsonView({ value, what, tall = false }: { value: Json | undefined; what: string; tall?: boolean }) {
   const [open, setOpen] = useState(tall);
-  const text = useMemo(() => (value === undefined ? "" : print(value)), [value]);
+  const stored = useMemo(() => (value === undefined ? "" : print(value)), [value]);
+  const { shown: decoded, note } = useDecoded(value, stored);
+  const text = useMemo(() => (decoded === undefined ? "" : print(decoded)), [decoded]);
   const begin = useMemo(() => fold(text), [text]);
   const shown = open ? text.slice(0, most) : begin.slice(0, 4000);
   const parts = useMemo(() => pieces(shown), [shown]);
   const long = begin.length > 4000 || begin.length < text.length;
   return (
+    <>
+    {note}
     <div className="relative">
       <pre
         tabIndex={0}
@@ -55,5 +60,6 @@ export function JsonView({ value, what, tall = false }: { value: Json | undefine
         <CopyButton text={text} what={what} />
       </span>
     </div>
+    </>
   );
 }

@@ -79,6 +79,11 @@ func (r *Runner) activity(t *protocol.ActivityTask, received arrival) (slotHeld 
 	a.info.Deadline = r.localTime(t, received.sentAt(), a.info.Deadline)
 	a.def, _ = r.opt.Definitions.FindActivity(t.ActivityType)
 	run, around := a.execute, hooks
+	if err := a.decodeArguments(); err != nil {
+		run = func(context.Context) (payload.Payload, error) {
+			return payload.Payload{}, &unavailable{err.Error()} // another worker may have the codec and the key
+		}
+	}
 	if t.Session != nil && t.Session.Definition != "" {
 		around = hooksWithSetUp
 	}
@@ -117,6 +122,17 @@ func (r *Runner) localTime(t *protocol.ActivityTask, received, at time.Time) tim
 	return received.Add(at.Sub(t.LeaseExpiresAt.Add(-r.leases.timingOf(t).length)))
 }
 
+// decodeArguments decodes the arguments of the task.
+func (a *attempt) decodeArguments() error {
+	args, err := a.r.opt.Codecs.DecodeArgs(a.task.Arguments)
+	if err == nil && args != a.task.Arguments {
+		decoded := *a.task // an app in the same process may use the task too
+		decoded.Arguments = args
+		a.task = &decoded
+	}
+	return err
+}
+
 // outcome returns the report of an attempt for the app. It returns false if nothing must be reported, because the app
 // would reject the outcome.
 func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error) (protocol.CompleteItem, bool) {
@@ -128,6 +144,9 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	var executor *sandbox.ExecutorEnded
 	item.Executor = a.executorLoss(err)
 	var dropped *session.DroppedError
+	if err == nil {
+		result, err = a.r.opt.Codecs.EncodeValue(result)
+	}
 	switch {
 	// This check must be first: if the lease is lost, another worker may run the task, and the outcome of this code is
 	// invalid.
@@ -156,6 +175,9 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 	}
 	if item.Returned != "" {
 		item.Began = new(a.began)
+	}
+	if item.Failure, err = a.r.opt.Codecs.EncodeFailure(item.Failure); err != nil {
+		item.Failure = activitywire.FailureOf(err)
 	}
 	return item, true
 }

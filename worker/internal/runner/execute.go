@@ -56,7 +56,7 @@ func (a *attempt) run(
 	}
 	if def != nil && (!def.Options.Isolated || a.r.opt.InProcess) {
 		a.began = true
-		return activitywire.Invoke(activity.NewContext(ctx, runtime{a}), def, args)
+		return activitywire.Invoke(activity.NewContext(ctx, runtime{a}), def, args, a.r.opt.Codecs)
 	}
 	if a.r.opt.Executors == nil {
 		return payload.Payload{}, &unavailable{"activity " + name + " needs an executor, and this worker has none"}

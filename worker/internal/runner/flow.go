@@ -60,7 +60,7 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		r.log.Warn().Err(err).Str("task_id", t.TaskID).Str("run_id", t.RunID).Msg("failed to load the history of a run; returning the task")
 		item.Returned = "history_unavailable"
 	default:
-		item.Failure = replay.TaskFailure(err)
+		item.Failure = r.taskFailure(err)
 		line := r.log.Error().Str("error", protocol.ErrorText(err.Error())).Str("task_id", t.TaskID).
 			Str("run_id", t.RunID).Str("workflow_type", t.WorkflowType)
 		if at := item.Failure.StackTrace; at != "" && r.stacks.first(t.RunID, err.Error()) {
@@ -74,6 +74,16 @@ func (r *Runner) workflow(t *protocol.WorkflowTask, received arrival) {
 		class: t.FairnessClass, item: item, until: later(r.leases.until(lease), received.read.Add(r.opt.AttemptLease)),
 		workflowID: t.WorkflowID,
 	})
+}
+
+// taskFailure returns the failure of a task whose code failed. A worker with codecs leaves out the arguments that a
+// mismatch shows, because the app must not see them.
+func (r *Runner) taskFailure(err error) *protocol.Failure {
+	f := replay.TaskFailure(err)
+	if _, ok := errors.AsType[*workflow.NonDeterminismError](err); ok && len(r.opt.Codecs) > 0 {
+		f.Message = err.Error()
+	}
+	return f
 }
 
 func (r *Runner) notifyTaskFailed(t *protocol.WorkflowTask, f *protocol.Failure) {
@@ -144,7 +154,7 @@ func (r *Runner) decide(
 		steps.place = place
 	}
 	m := replay.New(def, replay.Options{
-		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun,
+		Names: r.opt.Definitions, Logger: r.opt.Logger, OnBranchRun: r.opt.OnBranchRun, Codecs: r.opt.Codecs,
 	})
 	m.SetCallbacks(steps, steps.fetchSignals)
 	events := t.Events

@@ -48,7 +48,7 @@ func (r *Runner) query(t *protocol.QueryTask) {
 		if item.Result, err = m.Query(t.QueryName, t.QueryArguments, t.Headers); err == nil {
 			return nil
 		}
-		f = queryFailure(err)
+		f = r.queryFailure(err)
 		// The app adds the name of the query to the message.
 		f.Message = strings.TrimPrefix(f.Message, fmt.Sprintf("query %q: ", t.QueryName))
 		switch {
@@ -61,8 +61,8 @@ func (r *Runner) query(t *protocol.QueryTask) {
 	})
 }
 
-func queryFailure(err error) *protocol.Failure {
-	f := replay.TaskFailure(err)
+func (r *Runner) queryFailure(err error) *protocol.Failure {
+	f := r.taskFailure(err)
 	f.Type, f.Reason = "QueryFailed", string(protocol.ReasonQueryRejected)
 	return f
 }
@@ -81,11 +81,13 @@ func (r *Runner) validation(t *protocol.ValidationTask) {
 		case err == nil:
 			return nil
 		case errors.As(err, &rejected):
-			f = activitywire.FailureOf(rejected.Err)
+			if f, err = r.opt.Codecs.EncodeFailure(activitywire.FailureOf(rejected.Err)); err != nil {
+				f = activitywire.FailureOf(err)
+			}
 			f.Reason = string(protocol.ReasonUpdateRejected)
 			return f
 		}
-		f = replay.TaskFailure(err)
+		f = r.taskFailure(err)
 		f.Reason = string(protocol.ReasonValidatorFailed)
 		return f
 	})
@@ -139,12 +141,12 @@ func (r *Runner) evaluate(
 		return nil, err
 	}
 	m := replay.New(def, replay.Options{
-		Names: r.opt.Definitions, ForQueries: true, OnBranchRun: r.opt.OnBranchRun,
+		Names: r.opt.Definitions, ForQueries: true, OnBranchRun: r.opt.OnBranchRun, Codecs: r.opt.Codecs,
 	})
 	defer m.Close()
 	if _, err = m.Apply(&q.run, events); err != nil {
 		r.deadlocks.record(q.run.RunID, m, err)
-		f := replay.TaskFailure(err)
+		f := r.taskFailure(err)
 		f.Reason = string(refusal)
 		if q.item.Kind == protocol.KindQuery {
 			f.Type = "QueryFailed"

@@ -188,7 +188,7 @@ func firstArguments(args payload.Payload, n int) (payload.Payload, error) {
 // activity receives as many of them as it has parameters.
 func InvokeRebuild(ctx context.Context, def *activity.Definition, args payload.Payload) (payload.Payload, error) {
 	for {
-		result, err := activitywire.Invoke(ctx, def, args)
+		result, err := activitywire.Invoke(ctx, def, args, nil)
 		// The error about the number of arguments occurs before the code runs.
 		if !errors.Is(err, payload.ErrArgumentCount) {
 			return result, err

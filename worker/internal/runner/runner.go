@@ -13,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/sojourn-run/sojourn/internal/codecs"
 	"github.com/sojourn-run/sojourn/internal/replay"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/stack"
@@ -82,7 +83,8 @@ type Options struct {
 	Logger       *slog.Logger  // receives the runner's log and the lines of workflow code; nil: nothing is logged
 	// ReleaseSession releases a session at the app. nil: no call.
 	ReleaseSession func(ctx context.Context, id string, epoch int64, reason string) error
-	MaxSetUps      int // number of concurrent set-ups of sessions; default: number of cores
+	MaxSetUps      int          // number of concurrent set-ups of sessions; default: number of cores
+	Codecs         codecs.Chain // encode and decode the payloads of workflows and activities
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
 	OnBranchRun func(run replay.Run, stack func() string) (done func()) // see replay.Options

@@ -142,8 +142,12 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 		a.recovered = &report
 	}
 	a.reportRebuild(a.recovered) // the timeout counts from here
+	args, err := a.r.opt.Codecs.DecodeArgs(payload.Payload{Blob: a.session.SetUpArguments()})
+	if err != nil {
+		return &unavailable{err.Error()}
+	}
 	if a.setUpElsewhere(def) {
-		if err := a.setUpInExecutor(ctx, def); err != nil {
+		if err := a.setUpInExecutor(ctx, def, args); err != nil {
 			return &setUpFailure{err, def.policy}
 		}
 		return nil
@@ -151,8 +155,8 @@ func (a *attempt) runSetUp(ctx context.Context, def *SessionDefinition, begun fu
 	inner, cancel := context.WithTimeout(ctx, def.timeout)
 	defer cancel()
 	log, id, epoch := a.r.log, a.session.ID, a.session.Epoch
-	err := def.SetUp(
-		activity.NewContext(inner, runtime{a}), payload.Payload{Blob: a.session.SetUpArguments()}, runtime{a}.State(),
+	err = def.SetUp(
+		activity.NewContext(inner, runtime{a}), args, runtime{a}.State(),
 		func(err error) {
 			log.Warn().Str("error", protocol.ErrorText(err.Error())).Str("session_id", id).Int64("epoch", epoch).
 				Str("definition", def.Name).Msg("failed to tear down a session")
@@ -202,7 +206,7 @@ func (a *attempt) fileOptions(ctx context.Context, def *SessionDefinition) (*Ses
 }
 
 // setUpInExecutor calls the set-up function in the executor of the session.
-func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) error {
+func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition, args payload.Payload) error {
 	if a.r.opt.Executors == nil {
 		return &unavailable{"session definition " + def.Name + " needs an executor, and this worker has none"}
 	}
@@ -210,7 +214,7 @@ func (a *attempt) setUpInExecutor(ctx context.Context, def *SessionDefinition) e
 	defer func() { a.entry, a.rebuild, a.began, a.info.Deadline = "", false, false, deadline }()
 	// The executor may start with new state under an epoch whose state was lost, since the set-up creates it.
 	a.entry, a.rebuild, a.info.Deadline = def.entry, true, time.Now().Add(def.timeout)
-	_, err := a.invoke(ctx, def.handler, payload.Payload{Blob: a.session.SetUpArguments()})
+	_, err := a.invoke(ctx, def.handler, args)
 	var e *sandbox.Error
 	if errors.As(err, &e) && e.Type == sandbox.DeadlineExceeded {
 		return def.timedOut()

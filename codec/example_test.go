@@ -1,0 +1,90 @@
+package codec_test
+
+import (
+	"errors"
+	"fmt"
+	"log"
+	"net/http"
+	"os"
+
+	"github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/codec"
+	"github.com/sojourn-run/sojourn/worker"
+)
+
+// Workers and clients use the same codecs. Payloads are compressed first and then encrypted.
+func Example() {
+	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: readKey("2026-11")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	list := []codec.Codec{codec.Compress(0), encryption}
+
+	r := worker.NewRegistry()
+	r.UseCodecs(list...)
+
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}, Codecs: list})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(app != nil)
+}
+
+// readKey reads a key of 32 bytes from a file that only this program can read.
+func readKey(id string) []byte {
+	secret, err := os.ReadFile("/run/secrets/payload-key-" + id)
+	if err != nil {
+		log.Fatal(err)
+	}
+	return secret
+}
+
+// After a key was replaced, payloads of the previous key still decode.
+func ExampleEncrypt() {
+	first := codec.Key{ID: "1", Secret: make([]byte, codec.KeySize)} // use random bytes
+	second := codec.Key{ID: "2", Secret: make([]byte, codec.KeySize)}
+	before, err := codec.Encrypt(first)
+	if err != nil {
+		log.Fatal(err)
+	}
+	after, err := codec.Encrypt(second, first)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored, keyID, err := before.Encode([]byte("confidential"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	data, err := after.Decode(stored, keyID)
+	if err != nil {
+		log.Fatal(err)
+	}
+	_, keyID, err = after.Encode(data)
+	fmt.Println(string(data), keyID, err)
+	// Output: confidential 2 <nil>
+}
+
+// The endpoint decodes payloads for the dashboard and the command line. It decides itself who may read them.
+func ExampleEndpoint() {
+	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: readKey("2026-11")})
+	if err != nil {
+		log.Fatal(err)
+	}
+	h, err := codec.Endpoint(codec.EndpointOptions{
+		Codecs:  []codec.Codec{codec.Compress(0), encryption},
+		Origins: []string{"https://sojourn.example.com"},
+		Authorize: func(r *http.Request) error {
+			if !mayRead(r.Header.Get("Authorization")) {
+				return errors.New("sign in at https://login.example.com and enter the access token")
+			}
+			return nil
+		},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(http.ListenAndServeTLS(":8443", "cert.pem", "key.pem", h))
+}
+
+// mayRead verifies the access token of a viewer, for example a JWT of the company's identity provider.
+func mayRead(authorization string) bool { return authorization != "" }
