@@ -3,7 +3,9 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,6 +168,57 @@ func TestADrainHandsASessionOverOverEveryTransport(t *testing.T) {
 					t.Errorf("%d set-ups in the timeline %+v", setUps, page.Timeline)
 				}
 			})
+		})
+	}
+}
+
+// The owner and the successor are connected to different apps. In the second case the app of the owner ends during the
+// set-up: the owner continues its drain at the other app.
+func TestADrainHandsASessionOverBetweenApps(t *testing.T) {
+	for name, ends := range map[string]bool{"two apps": false, "the app of the owner ends": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := apptest.Postgres(t)
+			first := apptest.Start(t, apptest.Options{Database: database})
+			second := apptest.Start(t, apptest.Options{Database: database})
+			gate := make(chan struct{})
+			l := &ledger{gates: map[string]chan struct{}{"B": gate}}
+			urls := []string{first.URL()}
+			if ends {
+				urls = append(urls, second.URL())
+			}
+			var at atomic.Pointer[string]
+			stop := l.handingOver(t, "A", traced{&link.Socket{URLs: urls}, &at})
+			if got := who(t, first); got != "A set up in its epoch" {
+				t.Fatal(got)
+			}
+			other := second // the app to which A is not connected
+			if strings.Contains(*at.Load(), strings.TrimPrefix(second.URL(), "http://")) {
+				other = first
+			}
+			l.handingOver(t, "B", &link.Socket{URLs: []string{other.URL()}})
+			stopped := make(chan struct{})
+			go func() { defer close(stopped); stop() }()
+			eventually(t, "B prepares the session", func() bool { return l.count("set up B m") == 1 })
+			if ends {
+				map[bool]*apptest.App{true: first, false: second}[other == second].Stop()
+				eventually(t, "A reconnects", func() bool {
+					return strings.Contains(*at.Load(), strings.TrimPrefix(other.URL(), "http://"))
+				})
+			}
+			if got := who(t, other); got != "A set up in its epoch" {
+				t.Errorf("during the set-up of B: %s", got)
+			}
+			close(gate)
+			<-stopped
+			if got := who(t, other); got != "B prepared" {
+				t.Errorf("after the drain: %s", got)
+			}
+			for line, want := range map[string]int{"set up A m": 1, "set up B m": 1, "tear down A": 1, "tear down B": 0} {
+				if n := l.count(line); n != want {
+					t.Errorf("%s: %d times, want %d", line, n, want)
+				}
+			}
 		})
 	}
 }

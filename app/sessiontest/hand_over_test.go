@@ -193,6 +193,56 @@ func TestHandOver(t *testing.T) {
 		h.equal("set-ups", len(h.did("set up")), 2)
 	})
 
+	// The successor is frozen: its preparation expires, another worker prepares, and the state of the frozen one is torn
+	// down when it continues.
+	bubble(t, "successor frozen", func(h *harness) {
+		h.defines(2*sec, nil, prepares)
+		h.flow("flow", conversation)
+		with := func(o *worker.Options) { lock(4*sec, 0)(o); o.DrainTimeout = time.Minute }
+		a := h.start("A", with)
+		run := h.begin("flow", "s")
+		h.until("first", 10*ms, func() bool { return len(h.did("first s")) == 1 })
+		b := h.start("B", with)
+		h.ask(run, "long", 20_000)
+		done := a.draining()
+		h.until("B is ready", 10*ms, func() bool { return slices.Contains(h.timeline("s"), protocol.SessionPrepared) })
+		mend := b.swallow()
+		h.start("C", with)
+		h.until("the hand-over", 10*ms, func() bool { return h.owner("s") == "C" })
+		mend()
+		h.until("the tear-down", 10*ms, func() bool { return len(h.did("tear down B")) == 1 })
+		h.ask(run, "afterwards", 10)
+		done()
+		h.signal(run, "ask", map[string]any{})
+		h.equal("states", output[[]string](h, run), []string{"A", "A", "C"})
+		h.equal("set-ups", len(h.did("set up")), 3)
+	})
+
+	// The owner is frozen while its last task runs: the session moves when its lease has expired, and the frozen worker
+	// starts nothing in it when it continues.
+	bubble(t, "owner frozen", func(h *harness) {
+		h.defines(sec, nil, prepares)
+		h.flow("flow", conversation)
+		with := func(o *worker.Options) { lock(4*sec, 0)(o); attempts(4 * sec)(o); o.DrainTimeout = time.Minute }
+		a := h.start("A", with)
+		run := h.begin("flow", "s")
+		h.until("first", 10*ms, func() bool { return len(h.did("first s")) == 1 })
+		h.start("B", with)
+		h.ask(run, "long", 8000)
+		done := a.draining()
+		h.until("B is ready", 10*ms, func() bool { return slices.Contains(h.timeline("s"), protocol.SessionPrepared) })
+		mend := a.swallow()
+		h.until("the hand-over", 10*ms, func() bool { return h.owner("s") == "B" })
+		h.between("the hand-over", h.at(), h.once("long").from+4*sec, h.once("long").from+6*sec)
+		h.wait(10 * sec)
+		mend()
+		h.ask(run, "afterwards", 10)
+		done()
+		h.signal(run, "ask", map[string]any{})
+		h.equal("states", output[[]string](h, run), []string{"A", "B", "B"})
+		h.equal("set-ups", len(h.did("set up")), 2)
+	})
+
 	// A set-up that fails at one successor: the app chooses another one, and not the same again.
 	bubble(t, "set-up fails", func(h *harness) {
 		h.defines(sec, func(p *proc) error {
