@@ -1,11 +1,21 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"maps"
 	"strings"
 	"testing"
+
+	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
 )
+
+func registerHeaders(r *worker.Registry) {
+	tenant := func(ctx context.Context) (string, error) { return activity.Headers(ctx)["tenant"], nil }
+	r.Activity("headers.read", tenant)
+	r.Activity("headers.isolated", tenant, activity.Isolated)
+}
 
 // Headers of starts, signals, updates and actions of schedules are in the history, and a flag without a name and a
 // value is a usage error.
@@ -50,6 +60,8 @@ func TestHeadersAreSetFromAShell(t *testing.T) {
 	check("b", "SignalReceived")
 	s.try(0, "started_new", with("activity", "run", "none", "--id", "a", "--detach")...)
 	check("a", "ActivityScheduled")
+	s.try(0, `"a=b"`, with("activity", "run", "headers.read")...)
+	s.try(0, `"a=b"`, with("activity", "run", "headers.isolated")...)
 	s.try(0, "created n", with("schedules", "create", "n", "--every", "1h", "--type", "tour.greeting")...)
 	var fired struct {
 		WorkflowID string `json:"workflow_id"`
