@@ -124,7 +124,7 @@ func (c *catalog) find(name string) (*bundle, error) {
 		if !ok || def.Name != name {
 			continue
 		}
-		g, err := trace(c.dir, def.Path, def.Runtime)
+		g, err := traceImports(c.dir, def.Path, def.Runtime)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}

@@ -141,7 +141,7 @@ func TestTheWorkerDetectsTheKillWhenTheSupervisorIsStopped(t *testing.T) {
 // If the control group around the worker runs out of memory, the error does not claim that the executor exceeded its
 // own limit.
 func TestOutOfMemoryOfTheParentGroupIsReported(t *testing.T) {
-	dir := around(t, 300<<20)
+	dir := pathsAround(t, 300<<20)
 	// The kernel may choose a second victim before the memory of the first is freed. If it kills the supervisor and
 	// then this process, no process can report the cause, so the test is repeated.
 	for try := 1; ; try++ {
@@ -181,8 +181,8 @@ func TestAHogInANarrowGroup(t *testing.T) {
 	}
 }
 
-// around creates a cgroup with a memory limit in which a worker runs.
-func around(t *testing.T, limit int64) string {
+// pathsAround creates a cgroup with a memory limit in which a worker runs.
+func pathsAround(t *testing.T, limit int64) string {
 	t.Helper()
 	tree, err := cgroup.Open()
 	if err != nil {

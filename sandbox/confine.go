@@ -44,10 +44,10 @@ func (l *language) rules(o Options, k lockdown.Kernel, shims string) lockdown.Ru
 	}
 	r.Read = append(r.Read, codeFiles(o.Handlers, o.Private)...)
 	for _, path := range o.Read {
-		r.Read = append(r.Read, around(path, o.Private)...)
+		r.Read = append(r.Read, pathsAround(path, o.Private)...)
 	}
 	for _, path := range o.Write {
-		r.Write = append(r.Write, around(path, o.Private)...)
+		r.Write = append(r.Write, pathsAround(path, o.Private)...)
 	}
 	return r
 }
@@ -82,7 +82,7 @@ func codeFiles(handlers, private string) []string {
 	if err != nil {
 		return nil
 	}
-	all := around(dir, private)
+	all := pathsAround(dir, private)
 	for parent := filepath.Dir(dir); ; parent = filepath.Dir(parent) {
 		all = append(all, filepath.Join(parent, "node_modules"), filepath.Join(parent, "package.json"))
 		if parent == filepath.Dir(parent) {
@@ -91,9 +91,9 @@ func codeFiles(handlers, private string) []string {
 	}
 }
 
-// around returns the paths that grant access to a path without a private folder below it: if there is one, it returns
-// all current siblings of the folders on the way to it.
-func around(path, private string) []string {
+// pathsAround returns the paths that grant access to a path without a private folder below it: if there is one, it
+// returns all current siblings of the folders on the way to it.
+func pathsAround(path, private string) []string {
 	path, err := filepath.Abs(path)
 	if err != nil {
 		return nil
@@ -114,7 +114,7 @@ func around(path, private string) []string {
 	}
 	var all []string
 	for _, e := range entries {
-		all = append(all, around(filepath.Join(real, e.Name()), private)...)
+		all = append(all, pathsAround(filepath.Join(real, e.Name()), private)...)
 	}
 	return all
 }

@@ -30,13 +30,13 @@ func (ex *executor) denial(path string) string {
 		text += ex.lang.unreachable(path)
 	}
 	if ex.refused.CompareAndSwap(false, true) {
-		text += fmt.Sprintf(". It may read %s; it may change %s", there(ex.rules.Read), there(ex.rules.Write))
+		text += fmt.Sprintf(". It may read %s; it may change %s", existingPaths(ex.rules.Read), existingPaths(ex.rules.Write))
 	}
 	return text + ")"
 }
 
-// there returns the paths that exist.
-func there(paths []string) string {
+// existingPaths returns the paths that exist.
+func existingPaths(paths []string) string {
 	var all []string
 	for _, path := range paths {
 		if _, err := os.Stat(path); err == nil {
@@ -65,7 +65,7 @@ func (o Options) unreachable() func(path string) string {
 			paths   []string
 		}{{"executor-read", o.Read}, {"executor-write", o.Write}} {
 			for _, named := range s.paths {
-				if lockdown.Below(path, followed(named)) && len(around(named, o.Private)) == 0 {
+				if lockdown.Below(path, followed(named)) && len(pathsAround(named, o.Private)) == 0 {
 					return fmt.Sprintf("; %s names %q, which cannot be allowed: it is in the data directory %q", s.setting, named, o.Private)
 				}
 			}

@@ -86,7 +86,7 @@ func Discover(dir string) ([]Definition, []Omission, error) {
 			omit(whyFile)
 			return nil
 		}
-		g, err := trace(dir, def.Path, def.Runtime)
+		g, err := traceImports(dir, def.Path, def.Runtime)
 		if err != nil {
 			omit(unreadable(err))
 			return nil

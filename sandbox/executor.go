@@ -131,10 +131,10 @@ func launch(
 		u.release()
 		return nil, err
 	}
-	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.printed("info", "stdout", text) }}
-	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.printed("warn", "stderr", text) }}
+	ex.stdout = &output{file: ex.proc.stdout, line: func(text []byte) { ex.assignOutput("info", "stdout", text) }}
+	ex.stderr = &output{file: ex.proc.stderr, line: func(text []byte) { ex.assignOutput("warn", "stderr", text) }}
 	ex.frames, ex.interrupt = ex.reads.newFrames(ex.proc.control, ex.patience), ex.reads.interrupt
-	ex.idle = time.AfterFunc(idleAfter, ex.fellIdle)
+	ex.idle = time.AfterFunc(idleAfter, ex.orderIdle)
 	go ex.run()
 	if err := ex.send(frame.Frame{Header: frame.Header{
 		T: frame.Init, Proto: frame.Proto, Level: string(
@@ -397,8 +397,8 @@ func (ex *executor) failed(h frame.Header) error {
 	return e
 }
 
-// printed assigns a line of output to the call that most likely wrote it: the latest call.
-func (ex *executor) printed(level, source string, text []byte) {
+// assignOutput assigns a line of output to the call that most likely wrote it: the latest call.
+func (ex *executor) assignOutput(level, source string, text []byte) {
 	ex.mu.Lock()
 	var c *call
 	for _, other := range ex.calls {
@@ -509,8 +509,8 @@ func (ex *executor) sendAsync(fn func()) {
 	}
 }
 
-// fellIdle makes the supervisor check limits less often, because the executor is idle.
-func (ex *executor) fellIdle() {
+// orderIdle makes the supervisor check limits less often, because the executor is idle.
+func (ex *executor) orderIdle() {
 	ex.mu.Lock()
 	defer ex.mu.Unlock()
 	if len(ex.calls) == 0 && ex.sentBusy && !ex.ended {

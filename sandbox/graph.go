@@ -72,8 +72,8 @@ func unchanged(all []stampedPath) bool {
 	return true
 }
 
-// trace reads a handler's file and follows its imports. root is the folder of handlers.
-func trace(root, path, runtime string) (*graph, error) {
+// traceImports reads a handler's file and follows its imports. root is the folder of handlers.
+func traceImports(root, path, runtime string) (*graph, error) {
 	g, err := traceFiles(root, path, runtime)
 	if err != nil {
 		return nil, err

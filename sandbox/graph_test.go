@@ -28,7 +28,7 @@ func TestCallChecksFoldersAndNotEachImport(t *testing.T) {
 			if err := os.Chtimes(dir, quiet, quiet); err != nil {
 				t.Fatal(err)
 			}
-			g, err := trace(dir, path, RuntimePython)
+			g, err := traceImports(dir, path, RuntimePython)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -72,7 +72,7 @@ func (p *Pool) runOnce(
 	if inv.Session != nil {
 		ex, done, err = p.join(ctx, inv, l)
 	} else {
-		ex, done, err = p.borrow(inv, l, b)
+		ex, done, err = p.borrowExecutor(inv, l, b)
 	}
 	if err != nil {
 		return Result{}, err

@@ -59,8 +59,8 @@ func (r Report) egress() string {
 	return string(r.Egress) + " by " + r.EgressBy
 }
 
-// loose describes the limits that the kernel does not enforce.
-func (r Report) loose() []string {
+// unenforcedLimits describes the limits that the kernel does not enforce.
+func (r Report) unenforcedLimits() []string {
 	why := ""
 	if r.Cgroup != "" {
 		why = " (no control group: " + r.Cgroup + ")"

@@ -16,5 +16,5 @@ func supervisorAttr() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGCONT}
 }
 
-// bornIn makes a process start in the cgroup v2 group with the folder dir.
-func bornIn(attr *syscall.SysProcAttr, dir int) { attr.UseCgroupFD, attr.CgroupFD = true, dir }
+// startInCgroup makes a process start in the cgroup v2 group with the folder dir.
+func startInCgroup(attr *syscall.SysProcAttr, dir int) { attr.UseCgroupFD, attr.CgroupFD = true, dir }

@@ -8,4 +8,4 @@ func harden() error { return nil }
 
 func supervisorAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
 
-func bornIn(*syscall.SysProcAttr, int) {}
+func startInCgroup(*syscall.SysProcAttr, int) {}

@@ -37,8 +37,8 @@ const (
 
 const enforcedByNone = "none"
 
-// held returns the mechanisms that enforce the limits of executors.
-type held struct{ memory, processes, cpu, disk string }
+// limitMechanisms returns the mechanisms that enforce the limits of executors.
+type limitMechanisms struct{ memory, processes, cpu, disk string }
 
 // groupsOf returns the cgroups that executors can have, or nil and the reason why they cannot have any.
 func groupsOf(o Options) (*cgroup.Tree, error) {
@@ -84,8 +84,8 @@ func (p *Pool) measure() error {
 // probeLimits runs the probes. With control groups one probe tests several limits, since it survives reaching them. For
 // memory and processes it suffices that the group counts its members: an out-of-memory kill at each start would trigger
 // alerts.
-func (p *Pool) probeLimits() (h held, err error) {
-	h = held{enforcedByNone, enforcedByNone, enforcedByNone, enforcedByNone}
+func (p *Pool) probeLimits() (h limitMechanisms, err error) {
+	h = limitMechanisms{enforcedByNone, enforcedByNone, enforcedByNone, enforcedByNone}
 	var all errgroup.Group
 	run := func(fn func(*limitProbe) error, resources ...string) {
 		all.Go(func() error {
@@ -139,7 +139,7 @@ func (p *Pool) probeLimits() (h held, err error) {
 // limitProbe is a probe that exceeds limits, and its results.
 type limitProbe struct {
 	pool    *Pool
-	found   *held
+	found   *limitMechanisms
 	proc    *process
 	user    *user
 	group   *cgroup.Group

@@ -22,8 +22,8 @@ func Memory() (total int64, limited bool) {
 	return total, false
 }
 
-// flush writes the content of a folder to disk, so that a power failure leaves no partial files.
-func flush(dir string) error {
+// syncFolder writes the content of a folder to disk, so that a power failure leaves no partial files.
+func syncFolder(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return err

@@ -5,5 +5,5 @@ package sandbox
 // Memory returns an assumed size, since there is no portable way to read the memory of the machine.
 func Memory() (total int64, limited bool) { return 8 << 30, false }
 
-// flush does nothing on systems without a call to flush a file system.
-func flush(string) error { return nil }
+// syncFolder does nothing on systems without a call to flush a file system.
+func syncFolder(string) error { return nil }

@@ -11,8 +11,8 @@ import (
 // nativeName is the first argument of a process that serves [Native].
 const nativeName = "sojourn-native"
 
-// hooked reports that Main ran, so that starting this binary again creates an executor and not a second worker.
-var hooked bool
+// mainRan reports that Main ran, so that starting this binary again creates an executor and not a second worker.
+var mainRan bool
 
 // Main runs this process as an executor if it was started as one, and then never returns; otherwise it does nothing.
 // Call it first in main and in TestMain. The given functions fill [Native]. Processes that were started as supervisors
@@ -36,7 +36,7 @@ func Main(fill ...func(Handlers)) {
 		}
 		os.Exit(0)
 	}
-	hooked = true
+	mainRan = true
 }
 
 // IsExecutor reports whether this process was started to serve [Native].

@@ -50,8 +50,8 @@ func (o Options) ways(k lockdown.Kernel) []way {
 	return append(filtered, open)
 }
 
-// onto adds the mechanism to rules; port is the proxy's port.
-func (w way) onto(r *lockdown.Rules, port int) {
+// addTo adds the mechanism to rules; port is the proxy's port.
+func (w way) addTo(r *lockdown.Rules, port int) {
 	r.Inet = w.egress == EgressOpen || w.by == byLandlock
 	r.Ports = nil
 	if w.by == byLandlock {

@@ -41,7 +41,7 @@ const (
 	maxLastLine       = 200 // maximum bytes of the installer's last line in errors of waiting calls
 	installTime       = 15 * time.Minute
 	installRetry      = 5 * time.Second // pause after a failure; it doubles with each further failure
-	installMost       = 5 * time.Minute // maximum pause between two tries
+	maxInstallRetry   = 5 * time.Minute // maximum pause between two tries
 	lockPoll          = 250 * time.Millisecond
 	installMemory     = 1 << 30
 	installDisk       = 16 << 30
@@ -83,7 +83,7 @@ func (k *packages) need(l *language, b *bundle) (string, error) {
 	if b == nil {
 		return "", nil
 	}
-	return k.want(l, &b.packages)
+	return k.requireManifest(l, &b.packages)
 }
 
 // ready makes the packages of a handler available to executors that start from now on.
@@ -99,12 +99,12 @@ func (k *packages) ready(l *language, b *bundle) error {
 	return err
 }
 
-// want is like need, for a manifest.
-func (k *packages) want(l *language, m *manifest) (string, error) {
+// requireManifest is like need, for a manifest.
+func (k *packages) requireManifest(l *language, m *manifest) (string, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.latest[l.name] = m
-	if m.hash == "" || k.others(l, m) != "" {
+	if m.hash == "" || k.installedElsewhere(l, m) != "" {
 		return "", nil
 	}
 	s := k.sets[l.name+m.hash]
@@ -170,7 +170,7 @@ func (k *packages) provide(l *language, m manifest, s *packageSet) {
 	s.err = fmt.Errorf("the handlers' %s could not be installed: %w", m.files[0], err)
 	s.failed = time.Now()
 	s.retryAt = s.failed.Add(s.wait)
-	s.wait = min(2*s.wait, installMost)
+	s.wait = min(2*s.wait, maxInstallRetry)
 	if k.pool.life.Err() == nil {
 		log.Warn().Err(s.err).Time("again", s.retryAt).Msg("package installation failed; calls to these handlers wait for the retry")
 	}
@@ -191,7 +191,7 @@ func (p *Pool) Install() {
 			for {
 				m, err := readManifest(p.catalog.dir, name)
 				if err == nil {
-					if _, err = p.packages.want(l, &m); err == nil {
+					if _, err = p.packages.requireManifest(l, &m); err == nil {
 						return
 					}
 				}
@@ -262,7 +262,7 @@ func (k *packages) install(
 	if now, err := readManifest(m.root, l.name); err != nil || now.hash != m.hash {
 		return "", errors.New("the manifest changed during the installation")
 	}
-	if err := errors.Join(seal(tmp, k.pool.users != nil), flush(tmp)); err != nil {
+	if err := errors.Join(seal(tmp, k.pool.users != nil), syncFolder(tmp)); err != nil {
 		return "", fmt.Errorf("package folder: %w", err)
 	}
 	record := installRecord{At: time.Now(), Bytes: sizeOf(tmp)}

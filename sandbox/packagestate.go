@@ -47,7 +47,7 @@ func (p *Pool) Packages() (all []PackagesInfo) {
 			continue
 		}
 		i := PackagesInfo{Runtime: name, Files: m.files, State: PackagesPending}
-		if why := k.others(p.languages[name], m); why != "" {
+		if why := k.installedElsewhere(p.languages[name], m); why != "" {
 			i.State, i.Detail = PackagesOthers, why
 		} else if s := k.sets[name+m.hash]; s != nil {
 			s.describe(&i)
@@ -95,7 +95,7 @@ func (p *Pool) FindPackages(ctx context.Context, dir string) (all []PackagesInfo
 			continue
 		}
 		i := PackagesInfo{Runtime: name, Files: m.files, State: PackagesPending}
-		if i.Detail = p.packages.others(l, &m); i.Detail != "" {
+		if i.Detail = p.packages.installedElsewhere(l, &m); i.Detail != "" {
 			i.State = PackagesOthers
 			all = append(all, i)
 			continue
@@ -172,9 +172,9 @@ func sizeOf(dir string) (bytes int64) {
 	return bytes
 }
 
-// others returns why this worker does not install the packages of a manifest: a user installed them, or installation is
-// disabled. It returns "" if this worker installs them.
-func (k *packages) others(l *language, m *manifest) string {
+// installedElsewhere returns why this worker does not install the packages of a manifest: a user installed them, or
+// installation is disabled. It returns "" if this worker installs them.
+func (k *packages) installedElsewhere(l *language, m *manifest) string {
 	switch {
 	case k.pool.opt.Packages == PackagesNone:
 		return "handler-packages is none"

@@ -70,7 +70,7 @@ type Pool struct {
 // NewPool creates a pool. No executor starts before the first call. NewPool fails if this machine does not support the
 // requested level, if a configured interpreter does not exist, or if [Main] was not called.
 func NewPool(o Options) (*Pool, error) {
-	if !hooked {
+	if !mainRan {
 		return nil, errors.New("sandbox.Main must be called first in main: executors are started from this program")
 	}
 	o = o.withDefaults()

@@ -17,9 +17,9 @@ func (p *Pool) resident() (bytes int64) {
 	return bytes
 }
 
-// pressed starts to end idle executors if all executors together exceed their memory limit. It is called when an
+// checkPressure starts to end idle executors if all executors together exceed their memory limit. It is called when an
 // executor has grown and when a call has ended, and does not block.
-func (p *Pool) pressed() {
+func (p *Pool) checkPressure() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.relieving || p.closed || p.draining || p.resident() <= p.memory {
@@ -61,14 +61,14 @@ func (p *Pool) victim(idle time.Duration, why string) (end func() bool) {
 		if len(list) > 0 {
 			ex := list[0]
 			p.idle[key] = append([]*executor(nil), list[1:]...)
-			return func() bool { p.retire(ex); return true }
+			return func() bool { p.retireExecutor(ex); return true }
 		}
 	}
 	for name, list := range p.blanks {
 		if len(list) > 0 {
 			ex := list[0]
 			p.blanks[name] = append([]*executor(nil), list[1:]...)
-			return func() bool { p.retire(ex); return true }
+			return func() bool { p.retireExecutor(ex); return true }
 		}
 	}
 	var oldest *session
@@ -102,12 +102,12 @@ func (p *Pool) evict(s *session, why string) bool {
 	p.mu.Lock()
 	there := p.sessions[s.id] == s
 	if there {
-		p.bury(s, t)
+		p.recordLoss(s, t)
 	}
 	p.mu.Unlock()
 	if there && p.opt.OnEvict == nil {
 		p.opt.OnLost(lost) // report the loss before the executor is killed
 	}
-	p.finish(context.Background(), s, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
+	p.finishSession(context.Background(), s, ending{cause: CauseEvictedPressure, kind: Unavailable, message: t.message})
 	return true
 }

@@ -23,21 +23,21 @@ func watches(string) bool { return true }
 // probe is the main function of a probe process: it reads its aim, runs all tests, and reports each success.
 func probe() {
 	time.AfterFunc(probeTime, func() { os.Exit(1) })
-	a, control := aimed()
+	a, control := readAim()
 	if len(a.Resources) > 0 {
 		exceedLimits(a.Resources, control)
 		return
 	}
 	found := outcome{}
-	for try, fn := range tries {
+	for try, fn := range probeTests {
 		found[try] = fn(a) == nil
 	}
 	answer, _ := json.Marshal(found) // only strings and booleans: it cannot fail
 	_, _ = control.Write(append(answer, '\n'))
 }
 
-// tries are the tests of a probe; an error means that the operation was denied.
-var tries = map[string]func(aim) error{
+// probeTests are the tests of a probe; an error means that the operation was denied.
+var probeTests = map[string]func(aim) error{
 	tryRead: func(a aim) error { return reads(a.Secret) },
 	tryWrite: func(a aim) error {
 		var err error

@@ -19,7 +19,7 @@ func watches(resource string) bool { return resource == resourceDisk }
 
 // probe reports the known result: without Linux only the environment is protected.
 func probe() {
-	a, control := aimed()
+	a, control := readAim()
 	if len(a.Resources) > 0 {
 		exceedLimits(a.Resources, control)
 		return

@@ -107,7 +107,7 @@ func (p *process) start(command func() *exec.Cmd, group string) error {
 		if dir, err := os.Open(group); err == nil {
 			defer dir.Close()
 			p.cmd = command()
-			bornIn(p.cmd.SysProcAttr, int(dir.Fd())) //nolint:gosec // a descriptor
+			startInCgroup(p.cmd.SysProcAttr, int(dir.Fd())) //nolint:gosec // a descriptor
 			if p.cmd.Start() == nil {
 				return nil
 			} // an old kernel or a seccomp filter: start it outside of the group

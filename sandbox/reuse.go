@@ -15,9 +15,9 @@ type reuse struct {
 // progress continue.
 func (p *Pool) SetFresh(fresh bool) { p.fresh.Store(fresh) }
 
-// borrow returns an executor for one call outside sessions. done returns it to the pool, or ends it if it must not be
-// reused.
-func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
+// borrowExecutor returns an executor for one call outside sessions. done returns it to the pool, or ends it if it must
+// not be reused.
+func (p *Pool) borrowExecutor(inv Invocation, l *language, b *bundle) (ex *executor, done func(), err error) {
 	key := reuse{runtime: l.name}
 	if b != nil {
 		key.hash = b.Hash
@@ -31,20 +31,20 @@ func (p *Pool) borrow(inv Invocation, l *language, b *bundle) (ex *executor, don
 			if time.Since(last.born) < reuseAge {
 				ex = last
 			} else {
-				p.work.Go(func() { p.retire(last) })
+				p.work.Go(func() { p.retireExecutor(last) })
 			}
 		}
 		p.mu.Unlock()
 	}
 	if ex == nil {
-		if ex, err = p.blank(l); err != nil {
+		if ex, err = p.blankExecutor(l); err != nil {
 			return nil, nil, err
 		}
 	}
 	return ex, func() {
 		p.background(func() {
 			if fresh || !p.offerForReuse(ex, key) {
-				p.retire(ex)
+				p.retireExecutor(ex)
 			}
 		})
 	}, nil
@@ -72,8 +72,8 @@ func (p *Pool) offerForReuse(ex *executor, key reuse) bool {
 	return true
 }
 
-// retire ends an executor that is in no list.
-func (p *Pool) retire(ex *executor) {
+// retireExecutor ends an executor that is in no list.
+func (p *Pool) retireExecutor(ex *executor) {
 	ex.close(
 		context.Background(), ending{cause: CauseEvictedIdle, kind: Unavailable, message: "the executor had served its time"},
 	)

@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// bigFrame is the size in bytes from which writing a frame may block until the executor reads.
-const bigFrame = 32 << 10
+// minBlockingFrame is the size in bytes from which writing a frame may block until the executor reads.
+const minBlockingFrame = 32 << 10
 
 // expirySlack is the time before its deadline from which a call counts as expiring: by the clock of the caller, it may
 // already have timed out.
@@ -107,7 +107,7 @@ func (ex *executor) begin(
 	if inv.Export == "" { // an export is not a call of the handler
 		f.Body = ex.writeShared(h, inv.Input)
 	}
-	if needs || others || len(f.Body)+len(c.lastHeartbeat)+len(c.headers) > bigFrame {
+	if needs || others || len(f.Body)+len(c.lastHeartbeat)+len(c.headers) > minBlockingFrame {
 		later := f
 		// Sending may block, and the caller must enforce its own deadline.
 		ex.sendAsync(func() { ex.deliver(c, &later, b) })

@@ -37,9 +37,9 @@ type aim struct {
 	Resources []string `json:"take,omitempty"` // exceed the limits of these resources, and run no other test
 }
 
-// aimed reads the aim of a probe from its control file and returns that file for the results. Without an aim the probe
-// exits.
-func aimed() (a aim, control *os.File) {
+// readAim reads the aim of a probe from its control file and returns that file for the results. Without an aim the
+// probe exits.
+func readAim() (a aim, control *os.File) {
 	control = os.NewFile(lib.ControlFD, "control")
 	line, err := bufio.NewReader(control).ReadBytes('\n')
 	if err == nil {
@@ -69,8 +69,8 @@ const (
 	tryGroup       = "group" // enter the worker's control group
 )
 
-// core are the tests that define the level confined: code that passes one of them is not confined.
-var core = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDescriptors, tryCalls}
+// coreTests are the tests that define the level confined: code that passes one of them is not confined.
+var coreTests = []string{tryRead, tryWrite, tryEnviron, tryTrace, tryProcesses, tryDescriptors, tryCalls}
 
 // consequences describe the consequences of a successful test, in order of importance.
 var consequences = []struct{ try, words string }{
@@ -110,7 +110,7 @@ func (o outcome) missing() []string {
 // confined returns nil if the outcome satisfies the level confined, and otherwise the failed requirements.
 func (o outcome) confined() error {
 	var not []string
-	for _, try := range core {
+	for _, try := range coreTests {
 		if o[try] {
 			not = append(not, try)
 		}
@@ -184,7 +184,7 @@ func (p *Pool) confine() error {
 			}
 			l.rule = func(scratch string) *lockdown.Rules {
 				r := l.rules(o, offered, p.dir)
-				out.onto(&r, port)
+				out.addTo(&r, port)
 				r.Write = append(r.Write, scratch)
 				return &r
 			}
@@ -207,7 +207,7 @@ func (p *Pool) confine() error {
 			"code can connect to port %d of any machine, since the worker's proxy uses that port", p.proxy.Port(),
 		))
 	}
-	p.report.Missing = append(append(p.report.Missing, p.report.loose()...), unwatched...)
+	p.report.Missing = append(append(p.report.Missing, p.report.unenforcedLimits()...), unwatched...)
 	if floor != "" && !p.report.Level.AtLeast(floor) && !o.AllowWeaker {
 		return fmt.Errorf(
 			"isolation level %s is below the minimum %s (%s: %s): %w", p.report.Level, floor, p.report.Reason,
@@ -221,8 +221,8 @@ func (p *Pool) confine() error {
 var probeCache = struct {
 	sync.Mutex
 	found  map[probeConfig]outcome
-	limits map[probeConfig]held
-}{found: map[probeConfig]outcome{}, limits: map[probeConfig]held{}}
+	limits map[probeConfig]limitMechanisms
+}{found: map[probeConfig]outcome{}, limits: map[probeConfig]limitMechanisms{}}
 
 // probeConfig is the configuration of a probe.
 type probeConfig struct {
@@ -297,7 +297,7 @@ func (p *Pool) runProbe(offered *lockdown.Kernel, w way) (found outcome, err err
 	}
 	if offered != nil {
 		r := l.rules(p.opt, *offered, p.dir)
-		w.onto(&r, unusedPort)
+		w.addTo(&r, unusedPort)
 		r.Write = append(r.Write, scratch)
 		config.Lockdown = &r
 	}

@@ -59,7 +59,7 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	}
 	s.inflight++
 	done = func() {
-		defer p.pressed()
+		defer p.checkPressure()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		s.used = time.Now()
@@ -77,14 +77,14 @@ func (p *Pool) join(ctx context.Context, inv Invocation, l *language) (ex *execu
 	p.mu.Unlock()
 	if replaced != nil {
 		p.background(func() {
-			p.finish(
+			p.finishSession(
 				context.Background(), replaced,
 				ending{cause: CauseClosed, kind: Unavailable, message: "a later holding of the session took its place"},
 			)
 		})
 	}
 	if mine {
-		p.fill(s, place, l)
+		p.fillSlot(s, place, l)
 	} else {
 		select {
 		case <-place.ready:
@@ -129,7 +129,7 @@ func (p *Pool) sessionFor(inv Invocation) (s, replaced *session, err error) {
 	}
 	if s != nil {
 		replaced = s
-		p.bury(s, tombstone{epoch: s.epoch, cause: CauseClosed, when: time.Now(), message: "held again under a later epoch"})
+		p.recordLoss(s, tombstone{epoch: s.epoch, cause: CauseClosed, when: time.Now(), message: "held again under a later epoch"})
 	} else if buried && grave.epoch == epoch {
 		delete(p.tombs, id)
 	}
@@ -142,8 +142,9 @@ func (p *Pool) sessionFor(inv Invocation) (s, replaced *session, err error) {
 	return s, replaced, nil
 }
 
-// bury removes a session and records its loss for later calls; the caller must end its executors and hold the mutex.
-func (p *Pool) bury(s *session, t tombstone) {
+// recordLoss removes a session and records its loss for later calls; the caller must end its executors and hold the
+// mutex.
+func (p *Pool) recordLoss(s *session, t tombstone) {
 	if p.sessions[s.id] == s {
 		delete(p.sessions, s.id)
 	}
@@ -160,11 +161,11 @@ func (p *Pool) bury(s *session, t tombstone) {
 	}
 }
 
-// fill puts an executor into a slot and assigns it to the session. It continues if the first call that needs it ends,
-// since other calls wait too.
-func (p *Pool) fill(s *session, place *slot, l *language) {
+// fillSlot puts an executor into a slot and assigns it to the session. It continues if the first call that needs it
+// ends, since other calls wait too.
+func (p *Pool) fillSlot(s *session, place *slot, l *language) {
 	defer close(place.ready)
-	ex, err := p.blank(l)
+	ex, err := p.blankExecutor(l)
 	p.mu.Lock()
 	gone := p.sessions[s.id] != s
 	alive := false
@@ -216,9 +217,9 @@ func (p *Pool) CloseSession(ctx context.Context, which Session, reason string) e
 		p.mu.Unlock()
 		return nil
 	}
-	p.bury(s, tombstone{epoch: s.epoch, cause: cause, when: time.Now(), message: reason})
+	p.recordLoss(s, tombstone{epoch: s.epoch, cause: cause, when: time.Now(), message: reason})
 	p.mu.Unlock()
-	p.finish(ctx, s, ending{cause: cause, kind: Cancelled, message: "the session was closed: " + reason})
+	p.finishSession(ctx, s, ending{cause: cause, kind: Cancelled, message: "the session was closed: " + reason})
 	return nil
 }
 
@@ -241,8 +242,8 @@ func (p *Pool) AdoptSession(id string, from, to int64) {
 	}
 }
 
-// finish waits for the calls of a buried session and ends its executors.
-func (p *Pool) finish(ctx context.Context, s *session, why ending) {
+// finishSession waits for the calls of a buried session and ends its executors.
+func (p *Pool) finishSession(ctx context.Context, s *session, why ending) {
 	p.mu.Lock()
 	quiet := s.quiet
 	if s.inflight > 0 && quiet == nil {
@@ -289,7 +290,7 @@ func (p *Pool) ended(ex *executor, why ending) {
 		return
 	}
 	t := tombstone{epoch: s.epoch, cause: why.cause, when: time.Now(), message: why.message}
-	p.bury(s, t)
+	p.recordLoss(s, t)
 	notify := !p.closed
 	p.mu.Unlock()
 	p.opt.Logger.Warn().Str("session_id", s.id).Int64("epoch", s.epoch).Str("cause", string(why.cause)).Str(
@@ -300,7 +301,7 @@ func (p *Pool) ended(ex *executor, why ending) {
 	}
 	// The session's state is distributed over its executors. If one of them has ended, all state counts as lost.
 	p.background(func() {
-		p.finish(
+		p.finishSession(
 			context.Background(), s,
 			ending{cause: why.cause, kind: Crashed, message: "another executor of the session ended: " + why.message},
 		)

@@ -70,7 +70,7 @@ func (ex *executor) judge(why ending, calls map[string]*call) map[*call]error {
 // These are the times of the check of an executor with several calls before the deadline of one of them.
 const (
 	checkFraction = 5               // the check starts a fifth of the call's time before the deadline,
-	checkMost     = 2 * time.Second // but at most this long before it
+	maxCheckLead  = 2 * time.Second // but at most this long before it
 )
 
 // checkAt returns when to check whether the executor still answers, for a call that begins now; zero for never.
@@ -78,7 +78,7 @@ func checkAt(deadline time.Time) time.Time {
 	if deadline.IsZero() {
 		return time.Time{}
 	}
-	return deadline.Add(-min(checkMost, time.Until(deadline)/checkFraction))
+	return deadline.Add(-min(maxCheckLead, time.Until(deadline)/checkFraction))
 }
 
 // shared reports whether several calls run in the executor.

@@ -10,8 +10,9 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/internal/supervisor"
 )
 
-// blank returns an executor that has not run code, from the prepared ones or a new one, and starts preparing another.
-func (p *Pool) blank(l *language) (*executor, error) {
+// blankExecutor returns an executor that has not run code, from the prepared ones or a new one, and starts preparing
+// another.
+func (p *Pool) blankExecutor(l *language) (*executor, error) {
 	p.mu.Lock()
 	var ex *executor
 	for ex == nil && len(p.blanks[l.name]) > 0 {
@@ -20,7 +21,7 @@ func (p *Pool) blank(l *language) (*executor, error) {
 		p.blanks[l.name] = append([]*executor(nil), list[1:]...)
 		if old := ex; old.packs != l.installed() { // it was started before the packages of the handlers changed
 			ex = nil
-			p.work.Go(func() { p.retire(old) })
+			p.work.Go(func() { p.retireExecutor(old) })
 		}
 	}
 	p.mu.Unlock()
@@ -88,7 +89,7 @@ func (p *Pool) start(l *language) (*executor, error) {
 		p.unreserve()
 		return nil, &Error{Type: Unavailable, Message: fmt.Sprintf("control group: %v", err), Retryable: true}
 	}
-	ex, err := launch(l, p.opt, u, g, id, scratch, p.pressed, p.ended)
+	ex, err := launch(l, p.opt, u, g, id, scratch, p.checkPressure, p.ended)
 	if err != nil {
 		if ex == nil && !isType(err, Unavailable) { // no process was started
 			p.unreserve()

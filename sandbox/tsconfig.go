@@ -26,8 +26,8 @@ type tsSettings struct {
 	paths map[string][]string        // targets of imports, by pattern
 }
 
-// meant lists the compiler options of tsconfig.json that are passed to the compiler.
-var meant = []string{
+// compilerOptions lists the compiler options of tsconfig.json that are passed to the compiler.
+var compilerOptions = []string{
 	"jsx", "jsxFactory", "jsxFragmentFactory", "jsxImportSource", "experimentalDecorators", "useDefineForClassFields",
 	"target", "verbatimModuleSyntax", "strict", "alwaysStrict",
 }
@@ -66,7 +66,7 @@ func (s *tsSettings) leads(name string) (places []string) {
 // in the worker with the worker's rights.
 func readSettings(root, path string) (s tsSettings, absent []string, err error) {
 	s.raw = map[string]json.RawMessage{}
-	for dir := filepath.Dir(path); within(root, dir); dir = filepath.Dir(dir) {
+	for dir := filepath.Dir(path); isWithin(root, dir); dir = filepath.Dir(dir) {
 		file := filepath.Join(dir, tsconfigName)
 		if _, there := os.Stat(file); there == nil {
 			return s, absent, s.read(root, file, maxExtends)
@@ -76,15 +76,15 @@ func readSettings(root, path string) (s tsSettings, absent []string, err error) 
 	return s, absent, nil
 }
 
-// within reports whether a path, with links resolved, is root or below it.
-func within(root, path string) bool {
+// isWithin reports whether a path, with links resolved, is root or below it.
+func isWithin(root, path string) bool {
 	real, err := filepath.EvalSymlinks(path)
 	return err == nil && lockdown.Below(real, root)
 }
 
 // read merges one file into s. Settings of the files that extend it have precedence.
 func (s *tsSettings) read(root, file string, more int) error {
-	if !within(root, file) || more == 0 {
+	if !isWithin(root, file) || more == 0 {
 		return nil
 	}
 	text, err := readCode(file)
@@ -100,7 +100,7 @@ func (s *tsSettings) read(root, file string, more int) error {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	dir := filepath.Dir(file)
-	for _, name := range meant {
+	for _, name := range compilerOptions {
 		if v, there := c.Options[name]; there && s.raw[name] == nil && string(v) != `"preserve"` {
 			s.raw[name] = v
 		}

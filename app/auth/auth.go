@@ -46,7 +46,7 @@ type Auth struct {
 	news    int64 // number of invalidations: a token that was read before an invalidation is not cached after it
 	held    map[*openRequest]struct{}
 
-	uses uses
+	uses tokenUses
 }
 
 type lookup struct {

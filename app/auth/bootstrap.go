@@ -24,7 +24,7 @@ func Bootstrap(dataDir, configured string) (token string, created bool, err erro
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return "", false, fmt.Errorf("directory of the bootstrap token: %w", err)
 	}
-	token = prefix + "bootstrap_" + text(32)
+	token = prefix + "bootstrap_" + randomText(32)
 	draft, err := os.CreateTemp(dataDir, process.TokenFile+".*") // created with mode 0600
 	if err != nil {
 		return "", false, fmt.Errorf("bootstrap token: %w", err)

@@ -118,7 +118,7 @@ func (a *Auth) SignIn(w http.ResponseWriter, r *http.Request, token string) (*Pr
 	if id == "" {
 		id = "-" // the bootstrap token
 	}
-	body := id + "." + strconv.FormatInt(until.Unix(), 10) + "." + text(10)
+	body := id + "." + strconv.FormatInt(until.Unix(), 10) + "." + randomText(10)
 	http.SetCookie(w, a.cookie(r, body+"."+a.sign(body), until))
 	return p, nil
 }
@@ -182,9 +182,9 @@ func (a *Auth) endSignIn(ctx context.Context, in signIn) error {
 	return err
 }
 
-// below returns the path below which browsers reach the app, so that other services on the host do not get the cookie.
-// The app sets the header from its base path; a proxy that strips the path must set it.
-func below(r *http.Request) string {
+// cookiePath returns the path below which browsers reach the app, so that other services on the host do not get the
+// cookie. The app sets the header from its base path; a proxy that strips the path must set it.
+func cookiePath(r *http.Request) string {
 	if prefix := strings.TrimRight(r.Header.Get("X-Forwarded-Prefix"), "/"); strings.HasPrefix(prefix, "/") {
 		return prefix
 	}
@@ -193,7 +193,7 @@ func below(r *http.Request) string {
 
 func (a *Auth) cookie(r *http.Request, value string, until time.Time) *http.Cookie {
 	return &http.Cookie{
-		Name: Cookie, Value: value, Path: below(r), Expires: until, HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		Name: Cookie, Value: value, Path: cookiePath(r), Expires: until, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https"),
 	}
 }

@@ -57,7 +57,7 @@ func (a *Auth) Create(ctx context.Context, by *Principal, in TokenRequest) (NewT
 	if err := check(in, by); err != nil {
 		return NewToken{}, err
 	}
-	id, secret := text(8), text(32)
+	id, secret := randomText(8), randomText(32)
 	hash := sha256.Sum256([]byte(secret))
 	made, err := a.opt.Store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Tokens: []string{id}},
@@ -149,7 +149,7 @@ func (a *Auth) List(ctx context.Context, by *Principal) ([]TokenView, error) {
 	})
 	views, now := []TokenView{}, time.Now()
 	for _, t := range stored {
-		if sees(by, &t) {
+		if mayList(by, &t) {
 			views = append(views, view(t, now))
 		}
 	}
@@ -169,7 +169,7 @@ func (a *Auth) Revoke(ctx context.Context, by *Principal, id string, drop bool) 
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)
-			if old == nil || !sees(by, old) {
+			if old == nil || !mayList(by, old) {
 				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "token %s not found", id)
 			}
 			t, fresh := *old, old.RevokedAt.IsZero()
@@ -206,7 +206,7 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 		Needs: store.Keys{Tokens: []string{id}},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			old := rows.Token(id)
-			if old == nil || !sees(by, old) {
+			if old == nil || !mayList(by, old) {
 				return store.Writes{}, protocol.Refuse(protocol.ReasonTokenNotFound, "token %s not found", id)
 			}
 			t := *old
@@ -231,9 +231,9 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 	return view(done.(store.Token), time.Now()), nil
 }
 
-// sees reports whether a caller may learn that a token exists: the caller must have access to all namespaces of the
+// mayList reports whether a caller may learn that a token exists: the caller must have access to all namespaces of the
 // token.
-func sees(by *Principal, t *store.Token) bool {
+func mayList(by *Principal, t *store.Token) bool {
 	if strings.HasPrefix(t.ID, signedOut) {
 		return false
 	}
@@ -272,8 +272,8 @@ func view(t store.Token, now time.Time) TokenView {
 
 var lower = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPadding(base32.NoPadding)
 
-// text returns n random letters and digits.
-func text(n int) string {
+// randomText returns n random letters and digits.
+func randomText(n int) string {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails
 	return lower.EncodeToString(b)

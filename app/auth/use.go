@@ -12,8 +12,9 @@ import (
 // useInterval is the minimum interval between two stored uses of a token.
 const useInterval = time.Minute
 
-// uses collects the stored tokens that were used, until StoreLastUses stores the times. Requests do not wait for that.
-type uses struct {
+// tokenUses collects the stored tokens that were used, until StoreLastUses stores the times. Requests do not wait for
+// that.
+type tokenUses struct {
 	wake chan struct{} // has a value if fresh is not empty
 
 	mu    sync.Mutex // guards the fields below

@@ -23,7 +23,7 @@ func (b *Broker) StartActivity(
 ) (protocol.ActivityResponse, error) {
 	start, args, c, err := b.activityRequest(in)
 	if err == nil {
-		err = b.pace(ctx, start.Namespace, len(args)+2*int(start.Headers.Size()))
+		err = b.delayLargePayload(ctx, start.Namespace, len(args)+2*int(start.Headers.Size()))
 	}
 	if err != nil {
 		return protocol.ActivityResponse{}, err
@@ -48,7 +48,7 @@ func (b *Broker) StartActivity(
 					return engine.CheckActivityNames(start, c, session != nil)
 				}, now)
 				if err != nil || existing != nil {
-					return existingAnswer(existing), err
+					return existingResponse(existing), err
 				}
 				w.add(engine.DecideActivityRun(
 					engine.Start{RunID: runID, Number: 1, Request: start, Reuses: w.reuses, StartKey: startKey}, *c,

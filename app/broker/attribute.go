@@ -167,7 +167,7 @@ func (n *namespaces) cacheTypes(name string, types map[string]string, at int) {
 	if n.changes != at {
 		return
 	}
-	if n.types == nil || len(n.types) >= maxSpaces {
+	if n.types == nil || len(n.types) >= maxCachedNamespaces {
 		n.types = map[string]map[string]string{}
 	}
 	if types == nil {

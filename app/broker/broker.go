@@ -214,7 +214,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.fleet.Watch(ctx) })
-	watching.Go(func() { b.watchEnded(ctx) })
+	watching.Go(func() { b.watchClosedRuns(ctx) })
 	watching.Go(func() { b.recomputeSchedules(ctx) })
 	watching.Go(func() { b.exchangeUsage(ctx) })
 	watching.Go(func() { b.recountUsage(ctx) })
@@ -222,13 +222,13 @@ func (b *Broker) Watch(ctx context.Context) error {
 	return b.workers.Watch(ctx)
 }
 
-// readyTime is the timeout of the database check in Ready. It is less than two seconds, so that the response is sent in
-// time.
-const readyTime = 1500 * time.Millisecond
+// readyTimeout is the timeout of the database check in Ready. It is less than two seconds, so that the response is sent
+// in time.
+const readyTimeout = 1500 * time.Millisecond
 
 // Ready reports within two seconds whether the app can write: the store responds, and its last batch was committed.
 func (b *Broker) Ready(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	if err := b.store.Writable(ctx); err != nil {
 		return err
@@ -245,8 +245,8 @@ func (b *Broker) Ready(ctx context.Context) error {
 	}
 }
 
-// async runs work in the background, until Close. It may outlive the caller.
-func (b *Broker) async(work func(context.Context)) {
+// runInBackground runs work in the background, until Close. It may outlive the caller.
+func (b *Broker) runInBackground(work func(context.Context)) {
 	b.background.Add(1)
 	go func() {
 		defer b.background.Done()
@@ -256,9 +256,9 @@ func (b *Broker) async(work func(context.Context)) {
 	}()
 }
 
-// persist runs work in the background and retries it while the store is unavailable, for the length of a lease. Use it
-// for work that would otherwise have to wait until a lease expires.
-func (b *Broker) persist(work func(context.Context) error) {
+// retryInBackground runs work in the background and retries it while the store is unavailable, for the length of a
+// lease. Use it for work that would otherwise have to wait until a lease expires.
+func (b *Broker) retryInBackground(work func(context.Context) error) {
 	b.background.Add(1)
 	go func() {
 		defer b.background.Done()

@@ -44,7 +44,7 @@ func (b *Broker) LeaseTask(ctx context.Context, in protocol.LeaseRequest) (proto
 		return b.pollResponse(ctx, poll, []store.Leased{got.Leased})
 	}
 	// an earlier request made this lease, so an error here must not release it
-	tasks, err := b.tasks(ctx, poll, []store.Leased{got.Leased})
+	tasks, err := b.tasksForLeases(ctx, poll, []store.Leased{got.Leased})
 	if err != nil {
 		return protocol.PollResponse{}, err
 	}

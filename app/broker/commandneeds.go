@@ -16,9 +16,9 @@ import (
 // Some commands need rows besides their run. A decision function cannot read, so the transaction names these rows in
 // advance, and data that only histories contain (arguments, signals, ends of children) is read before the transaction.
 
-// codeOf returns the runtime and the declared signals of the worker whose run continues as new. It is empty if the
-// worker's registration no longer exists.
-func (b *Broker) codeOf(ctx context.Context, in protocol.CompleteItem) engine.Code {
+// workerDeclarations returns the runtime and the declared signals of the worker whose run continues as new. It is empty
+// if the worker's registration no longer exists.
+func (b *Broker) workerDeclarations(ctx context.Context, in protocol.CompleteItem) engine.Code {
 	if last := len(in.Commands) - 1; last < 0 || in.Commands[last].Type != protocol.ContinueAsNew {
 		return engine.Code{}
 	}
@@ -33,8 +33,8 @@ func (b *Broker) codeOf(ctx context.Context, in protocol.CompleteItem) engine.Co
 	return engine.Code{Runtime: w.Runtime, Signals: w.Declares("signals")}
 }
 
-// sameArguments copies the arguments of the run's first event to a continue-as-new command that names none.
-func (b *Broker) sameArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
+// copyArguments copies the arguments of the run's first event to a continue-as-new command that names none.
+func (b *Broker) copyArguments(ctx context.Context, run string, in *protocol.CompleteItem) error {
 	last := len(in.Commands) - 1
 	if last < 0 || in.Commands[last].Type != protocol.ContinueAsNew || !in.Commands[last].Arguments.IsZero() {
 		return nil

@@ -51,7 +51,7 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 			// Enter the poll before submitting the outcomes. Otherwise a task that they create would be dispatched to
 			// another worker, and this poll would find nothing.
 			spec := b.pollSpec(*in.Next, w)
-			spec.Own, spec.Budget = b.ownTasks(in), budget
+			spec.Own, spec.Budget = b.tasksForNextPoll(in), budget
 			waiter := b.dispatch.Enter(spec)
 			collect = func() {
 				a, err := b.pollResponse(ctx, *in.Next, waiter.Collect(ctx))
@@ -79,9 +79,9 @@ func (b *Broker) Complete(ctx context.Context, in protocol.CompleteRequest) (pro
 	return out, nil
 }
 
-// ownTasks returns the tasks that the outcomes of a request may create for its poll. Tasks of a queue with a limit are
-// always claimed, so no slots are reserved for them.
-func (b *Broker) ownTasks(in protocol.CompleteRequest) []dispatch.Own {
+// tasksForNextPoll returns the tasks that the outcomes of a request may create for its poll. Tasks of a queue with a
+// limit are always claimed, so no slots are reserved for them.
+func (b *Broker) tasksForNextPoll(in protocol.CompleteRequest) []dispatch.Own {
 	ns, queues := transaction.NamespaceOrDefault(in.Next.Namespace), append([]string{""}, in.Next.Queues...)
 	return slices.DeleteFunc(tasksMadeBy(in.Items), func(o dispatch.Own) bool {
 		return slices.ContainsFunc(queues, func(queue string) bool {
@@ -156,7 +156,7 @@ func (b *Broker) commitOutcome(
 	}
 	for attempt := 0; attempt == 0 || again() && attempt <= 3; attempt++ {
 		var c store.Transaction
-		if c, hash, err = b.completion(ctx, *in, eager, withInbox); err != nil {
+		if c, hash, err = b.outcomeTransaction(ctx, *in, eager, withInbox); err != nil {
 			continue
 		}
 		if c, err = scope.guard(logs.AddTo(c, lines)); err != nil {

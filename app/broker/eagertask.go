@@ -113,7 +113,7 @@ func hashEagerTask(t *protocol.EagerTask) string {
 	all := make([]byte, 0, 64)
 	all = binary.BigEndian.AppendUint64(all, uint64(t.SeenThrough))
 	all = binary.BigEndian.AppendUint64(all, uint64(t.At.Micros()))
-	return markedSum(append(all, hashCommands(t.Commands)...))
+	return hashPayloadBytes(append(all, hashCommands(t.Commands)...))
 }
 
 // transaction returns the transaction that commits a result with its eager workflow task.
@@ -156,7 +156,7 @@ func (t *eagerTask) recordSticky(o *transaction.Outcome) {
 	switch {
 	case !o.Fused:
 		t.b.sticky.forget(t.run, t.by)
-	case !o.Run.Status.Open(): // a closed run has no next task; watchEnded notifies other workers that cache it
+	case !o.Run.Status.Open(): // a closed run has no next task; watchClosedRuns notifies other workers that cache it
 		t.b.sticky.forget(t.run, t.by)
 	default:
 		t.b.sticky.add(t.run, stickyWorker{t.by, o.Run.LastSeq})
@@ -194,7 +194,7 @@ func (b *Broker) acceptedEagerTask(
 	ctx context.Context, poll protocol.PollRequest, run string, made []history.Event, leased []store.Leased,
 	budget *dispatch.Budget,
 ) *protocol.EagerResult {
-	if !b.dispatch.Spend(budget, int64(history.SizeOf(made)), mostSent-protocol.MaxTaskBytes) {
+	if !b.dispatch.Spend(budget, int64(history.SizeOf(made)), maxSentBytes-protocol.MaxTaskBytes) {
 		for _, l := range leased {
 			b.Return(l)
 		}

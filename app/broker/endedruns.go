@@ -16,15 +16,15 @@ import (
 // knows which processes cache a run and notifies them when it closes.
 
 const (
-	// endedListed is how long the responses to heartbeats also list a closed run: notices may be lost, and HTTP workers
-	// receive none.
-	endedListed = 30 * time.Second
-	// mostEnded is the maximum number of closed runs that are stored for the next heartbeat of a worker.
-	mostEnded = 2000
-	// endedChunk is the number of runs that one read checks after notifications of commits were lost.
-	endedChunk = 500
-	// memorySwept is how often entries of ended processes and polls are removed from memory.
-	memorySwept = time.Minute
+	// endedListTime is how long the responses to heartbeats also list a closed run: notices may be lost, and HTTP
+	// workers receive none.
+	endedListTime = 30 * time.Second
+	// maxEndedRuns is the maximum number of closed runs that are stored for the next heartbeat of a worker.
+	maxEndedRuns = 2000
+	// endedCheckBatch is the number of runs that one read checks after notifications of commits were lost.
+	endedCheckBatch = 500
+	// memorySweepInterval is how often entries of ended processes and polls are removed from memory.
+	memorySweepInterval = time.Minute
 )
 
 // endedRuns holds closed runs that are in the sticky caches of workers, for the responses to their heartbeats.
@@ -48,7 +48,7 @@ func (e *endedRuns) add(k engine.WorkerKey, runs []string, now time.Time) {
 	for _, run := range runs {
 		list = append(list, endedRun{run, now})
 	}
-	e.of[k] = list[max(0, len(list)-mostEnded):]
+	e.of[k] = list[max(0, len(list)-maxEndedRuns):]
 }
 
 // pending returns the closed runs that the response to a worker's heartbeat must list.
@@ -61,13 +61,13 @@ func (e *endedRuns) pending(k engine.WorkerKey) (runs []string) {
 	return runs
 }
 
-// sweep removes entries that are older than endedListed.
+// sweep removes entries that are older than endedListTime.
 func (e *endedRuns) sweep(now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for k, list := range e.of {
 		i := 0
-		for i < len(list) && now.Sub(list[i].at) >= endedListed {
+		for i < len(list) && now.Sub(list[i].at) >= endedListTime {
 			i++
 		}
 		if i == len(list) {
@@ -78,12 +78,12 @@ func (e *endedRuns) sweep(now time.Time) {
 	}
 }
 
-// watchEnded notifies workers of closed runs in their sticky caches until ctx ends. It also removes entries of ended
-// processes and polls, which would otherwise stay until new entries replace them.
-func (b *Broker) watchEnded(ctx context.Context) {
+// watchClosedRuns notifies workers of closed runs in their sticky caches until ctx ends. It also removes entries of
+// ended processes and polls, which would otherwise stay until new entries replace them.
+func (b *Broker) watchClosedRuns(ctx context.Context) {
 	w := b.dispatch.Watch(dispatch.TopicEnded)
 	defer w.Close()
-	sweep := time.NewTicker(memorySwept)
+	sweep := time.NewTicker(memorySweepInterval)
 	defer sweep.Stop()
 	for {
 		select {
@@ -104,7 +104,7 @@ func (b *Broker) watchEnded(ctx context.Context) {
 			}
 		}
 		if overflow {
-			ended, err := b.endedOf(ctx, b.sticky.runIDs())
+			ended, err := b.closedRuns(ctx, b.sticky.runIDs())
 			if err != nil {
 				store.Warn(&b.log, err).Msg(
 					"failed to look up which runs in sticky caches have ended; their workers evict them later",
@@ -112,12 +112,12 @@ func (b *Broker) watchEnded(ctx context.Context) {
 			}
 			runs = append(runs, ended...)
 		}
-		b.evictEnded(runs)
+		b.evictClosedRuns(runs)
 	}
 }
 
-// evictEnded notifies the workers that have closed runs in their sticky caches.
-func (b *Broker) evictEnded(runs []string) {
+// evictClosedRuns notifies the workers that have closed runs in their sticky caches.
+func (b *Broker) evictClosedRuns(runs []string) {
 	by := map[engine.WorkerKey][]string{}
 	for _, run := range runs {
 		b.prefetch.drop(run)
@@ -135,10 +135,10 @@ func (b *Broker) evictEnded(runs []string) {
 	}
 }
 
-// endedOf returns the runs in a list that are closed.
-func (b *Broker) endedOf(ctx context.Context, runs []string) (ended []string, err error) {
+// closedRuns returns the runs in a list that are closed.
+func (b *Broker) closedRuns(ctx context.Context, runs []string) (ended []string, err error) {
 	for len(runs) > 0 {
-		some := runs[:min(len(runs), endedChunk)]
+		some := runs[:min(len(runs), endedCheckBatch)]
 		runs = runs[len(some):]
 		var open map[string]*engine.Run
 		err := b.store.View(ctx, func(r store.Reader) (err error) {

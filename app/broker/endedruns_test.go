@@ -41,19 +41,19 @@ func TestEntriesOfRemovedWorkersAreEvicted(t *testing.T) {
 	var ended endedRuns
 	w := process("lives", "2").Worker
 	ended.add(w, []string{"a", "b"}, now)
-	ended.add(w, []string{"c"}, now.Add(endedListed/2))
-	ended.sweep(now.Add(endedListed))
+	ended.add(w, []string{"c"}, now.Add(endedListTime/2))
+	ended.sweep(now.Add(endedListTime))
 	if got := fmt.Sprint(ended.pending(w)); got != "[c]" {
 		t.Errorf("the worker is notified of %s", got)
 	}
-	ended.sweep(now.Add(2 * endedListed))
+	ended.sweep(now.Add(2 * endedListTime))
 	if len(ended.of) != 0 {
 		t.Errorf("%v is left", ended.of)
 	}
-	for i := range mostEnded + 10 {
+	for i := range maxEndedRuns + 10 {
 		ended.add(w, []string{fmt.Sprint(i)}, now)
 	}
-	if n := len(ended.pending(w)); n != mostEnded {
+	if n := len(ended.pending(w)); n != maxEndedRuns {
 		t.Errorf("%d runs wait for a heartbeat", n)
 	}
 
@@ -89,7 +89,7 @@ func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
 			b.sticky.add(run, stickyWorker{store.Process{Worker: engine.WorkerKey{Namespace: "default", ID: id}}, 1})
 		}
 	}
-	b.evictEnded([]string{"ended", "unknown"})
+	b.evictClosedRuns([]string{"ended", "unknown"})
 	if got := fmt.Sprint(map[string][]string(to)); got != "map[a:[ended] b:[ended]]" {
 		t.Errorf("notified: %s", got)
 	}

@@ -306,8 +306,8 @@ func repeatedStart(
 	return &a, conflict(r.Hash)
 }
 
-// existingAnswer returns the response of a start that writes nothing, or nil if the start failed.
-func existingAnswer(existing *protocol.StartResponse) store.Writes {
+// existingResponse returns the response of a start that writes nothing, or nil if the start failed.
+func existingResponse(existing *protocol.StartResponse) store.Writes {
 	if existing == nil {
 		return store.Writes{}
 	}

@@ -10,9 +10,9 @@ import (
 func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
 	o := Options{}.defaults()
 	docnumbers.In(t, "guide/http-api.md", "a `poll_request_id` sent again within {} gets the same lease again", pollRetention)
-	docnumbers.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", piece)
-	if readyTime >= 2*time.Second {
-		t.Errorf("whether an app is ready may take %s", readyTime)
+	docnumbers.In(t, "guide/runs.md", "and then removed with all their data, a {} at a time", deleteBatchSize)
+	if readyTimeout >= 2*time.Second {
+		t.Errorf("whether an app is ready may take %s", readyTimeout)
 	}
 	docnumbers.In(t, "guide/monitor.md", "503 if not, within {}, and from the moment", 2*time.Second)
 	docnumbers.In(t, "guide/workers-in-any-language.md", "A worker is `stale` after {} seconds without a request.", int(o.Alive.Seconds()))

@@ -19,12 +19,12 @@ import (
 // still exist in histories.
 const bytesMark = "b:"
 
-// sumOf returns the hash of b. Collecting the bytes first costs one allocation; writing to a hash costs several per
+// hashBytes returns the hash of b. Collecting the bytes first costs one allocation; writing to a hash costs several per
 // part.
-func sumOf(b []byte) string { return hexOf("", b) }
+func hashBytes(b []byte) string { return hexOf("", b) }
 
-// markedSum is like sumOf, for hashes over raw payload bytes.
-func markedSum(b []byte) string { return hexOf(bytesMark, b) }
+// hashPayloadBytes is like hashBytes, for hashes over raw payload bytes.
+func hashPayloadBytes(b []byte) string { return hexOf(bytesMark, b) }
 
 func hexOf(mark string, b []byte) string {
 	sum := sha256.Sum256(b)
@@ -38,12 +38,12 @@ func hashOf(v any) string {
 	if err != nil {
 		return ""
 	}
-	return sumOf(raw)
+	return hashBytes(raw)
 }
 
 // hashResult returns the hash of an encoded result.
 func hashResult(blob string) string {
-	return markedSum(addBlob(make([]byte, 0, 8+len(blob)), blob))
+	return hashPayloadBytes(addBlob(make([]byte, 0, 8+len(blob)), blob))
 }
 
 // hashCommands returns a hash of the commands of a workflow task. It covers the JSON of the commands, so that every
@@ -65,7 +65,7 @@ func hashCommands(commands []protocol.Command) string {
 		all = addBlob(all, commands[i].Result.Blob)
 		all = addBlob(all, commands[i].Entries.Blob)
 	}
-	return markedSum(all)
+	return hashPayloadBytes(all)
 }
 
 // hashParts returns the hash of the parts of a request.
@@ -74,7 +74,7 @@ func hashParts(parts ...string) string {
 	for _, part := range parts {
 		all = addBlob(all, part)
 	}
-	return sumOf(all)
+	return hashBytes(all)
 }
 
 // comparableInput returns what the hash of a request covers of its input. An input is different each time it is

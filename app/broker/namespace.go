@@ -19,14 +19,14 @@ import (
 // deletion first marks the namespace's row and then deletes the contents in batches. The mark makes the app reject new
 // requests, so that nothing is added to deleted parts.
 
-// believed is how long a namespace is cached while other apps may delete it.
-const believed = time.Minute
+// namespaceCacheTime is how long a namespace is cached while other apps may delete it.
+const namespaceCacheTime = time.Minute
 
-// maxSpaces limits the cache of namespaces. A full cache is cleared, which costs one read per namespace.
-const maxSpaces = 10_000
+// maxCachedNamespaces limits the cache of namespaces. A full cache is cleared, which costs one read per namespace.
+const maxCachedNamespaces = 10_000
 
-// piece is the maximum number of rows that a bulk operation deletes in one transaction.
-const piece = 100
+// deleteBatchSize is the maximum number of rows that a bulk operation deletes in one transaction.
+const deleteBatchSize = 100
 
 // namespaces caches which namespaces exist, so that a request costs no statement. The default namespace always exists.
 type namespaces struct {
@@ -51,10 +51,10 @@ func (n *namespaces) cached(name string, shared bool) bool {
 func (n *namespaces) add(name string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.until == nil || len(n.until) >= maxSpaces {
+	if n.until == nil || len(n.until) >= maxCachedNamespaces {
 		n.until = map[string]time.Time{}
 	}
-	n.until[name] = time.Now().Add(believed)
+	n.until[name] = time.Now().Add(namespaceCacheTime)
 }
 
 // Drop the types of its attributes, too: a new namespace of that name may have others.
@@ -218,7 +218,7 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
 			// Delete in batches, so that commits of other requests wait for at most one batch. An interrupted deletion
 			// continues with the remaining rows.
-			c, err = r.Contents(ctx, name, piece)
+			c, err = r.Contents(ctx, name, deleteBatchSize)
 			return err
 		})
 		if err != nil {

@@ -14,21 +14,21 @@ import (
 
 // An outcome becomes one transaction: of a workflow task, or of an attempt that was returned, failed or completed.
 
-// completion returns the transaction of one outcome, and the hash of the outcome. withInbox adds the signals that the
-// run inherited by an inbox.
-func (b *Broker) completion(
+// outcomeTransaction returns the transaction of one outcome, and the hash of the outcome. withInbox adds the signals
+// that the run inherited by an inbox.
+func (b *Broker) outcomeTransaction(
 	ctx context.Context, in protocol.CompleteItem, eager *eagerTask, withInbox bool,
 ) (store.Transaction, string, error) {
 	if in.Kind == protocol.KindWorkflow {
-		return b.workflowOutcome(ctx, in, withInbox)
+		return b.workflowOutcomeTransaction(ctx, in, withInbox)
 	}
-	return b.activityOutcome(in, eager)
+	return b.activityOutcomeTransaction(in, eager)
 }
 
-// workflowOutcome returns the transaction of a workflow task's outcome: returned, failed, or completed with commands.
-// It reads in advance what the commands need besides the run (types, passed-on signals, ends of children), since a
-// decision function cannot read.
-func (b *Broker) workflowOutcome(
+// workflowOutcomeTransaction returns the transaction of a workflow task's outcome: returned, failed, or completed with
+// commands. It reads in advance what the commands need besides the run (types, passed-on signals, ends of children),
+// since a decision function cannot read.
+func (b *Broker) workflowOutcomeTransaction(
 	ctx context.Context, in protocol.CompleteItem, withInbox bool,
 ) (store.Transaction, string, error) {
 	run, n, ok := engine.ParseTaskID(in.TaskID)
@@ -74,7 +74,7 @@ func (b *Broker) workflowOutcome(
 	// Hash the commands as the worker sent them, before the arguments are filled in, so that a repetition has the same
 	// hash.
 	hash, commands := hashCommands(in.Commands), in.Commands
-	if err := b.sameArguments(ctx, run, &in); err != nil {
+	if err := b.copyArguments(ctx, run, &in); err != nil {
 		return store.Transaction{}, "", err
 	}
 	carry, inbox, err := b.unreceivedSignals(ctx, run, in.Commands)
@@ -96,15 +96,17 @@ func (b *Broker) workflowOutcome(
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom,
 		Types: types, Carry: carry, Inbox: inbox, Ends: ends,
-		Code:    b.codeOf(ctx, in),
+		Code:    b.workerDeclarations(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})
 	c.Recall, c.Decide = true, keepingResponses(c.Decide, first)
 	return c, hash, nil
 }
 
-// activityOutcome returns the transaction that records the outcome of an attempt.
-func (b *Broker) activityOutcome(in protocol.CompleteItem, eager *eagerTask) (store.Transaction, string, error) {
+// activityOutcomeTransaction returns the transaction that records the outcome of an attempt.
+func (b *Broker) activityOutcomeTransaction(
+	in protocol.CompleteItem, eager *eagerTask,
+) (store.Transaction, string, error) {
 	run, seq, ok := engine.ParseStepID(in.TaskID)
 	if !ok {
 		return store.Transaction{}, "", transaction.TaskNotFound(in.TaskID)

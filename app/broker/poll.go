@@ -99,7 +99,7 @@ func (b *Broker) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Po
 		return poll()
 	}
 	anew := w.Explicit || strings.HasPrefix(w.SDKVersion, protocol.RustSDK)
-	return b.polls.once(ctx, pollKey{w.Key(), in.PollID, pollSpace(in.Kinds)}, in.Kinds, anew, poll,
+	return b.polls.runOnce(ctx, pollKey{w.Key(), in.PollID, pollSpace(in.Kinds)}, in.Kinds, anew, poll,
 		func(refs []store.TaskRef) (protocol.PollResponse, error) { return b.redeliver(ctx, in, w, refs) })
 }
 
@@ -165,7 +165,7 @@ func (b *Broker) admitPoll(
 	}
 	// A build may be drained in one queue and active in another, so check each queue. The poll ends only if none
 	// remains.
-	queues := b.undrained(w, in.Queues)
+	queues := b.undrainedQueues(w, in.Queues)
 	if len(queues) == 0 {
 		a := drainingResponse()
 		a.Drained = &w.BuildID
@@ -194,15 +194,15 @@ func (b *Broker) admitPoll(
 		}
 	}
 	in.Max = max(1, in.Max)
-	if s := incapable(w, in.Kinds); s != "" && !w.Explicit {
+	if s := incapableReason(w, in.Kinds); s != "" && !w.Explicit {
 		return nil, &protocol.PollResponse{Status: s, RetryAfter: mismatchMS, Tasks: []protocol.Task{}, Undo: func() {}}, nil
 	}
 	return w, nil, nil
 }
 
-// incapable returns why a worker that polls for one kind of task can never get one: it registered no type of this kind,
-// or no slot. If the poll just waited, it would hide the mistake.
-func incapable(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
+// incapableReason returns why a worker that polls for one kind of task can never get one: it registered no type of this
+// kind, or no slot. If the poll just waited, it would hide the mistake.
+func incapableReason(w *engine.Worker, kinds []protocol.TaskKind) protocol.PollStatus {
 	switch {
 	case slices.Contains(kinds, protocol.KindActivity) && len(kinds) == 1 &&
 		(len(w.ActivityTypes) == 0 && !w.AnyActivity || w.ActivitySlots == 0):
@@ -312,10 +312,10 @@ func (b *Broker) pollResponse(
 	})
 	for _, l := range leased {
 		if l.SessionAcquired && l.Session.Origin == engine.OriginWorkflow {
-			b.async(func(ctx context.Context) { b.releaseSuperseded(ctx, l.Session) })
+			b.runInBackground(func(ctx context.Context) { b.releaseSuperseded(ctx, l.Session) })
 		}
 	}
-	tasks, err := b.tasks(ctx, in, leased)
+	tasks, err := b.tasksForLeases(ctx, in, leased)
 	if err != nil {
 		undo()
 		return protocol.PollResponse{}, err
@@ -362,14 +362,14 @@ func refOf(l store.Leased) store.TaskRef {
 // task would have to wait for that.
 func (b *Broker) returnTask(ref store.TaskRef) {
 	if ref.Kind.Asked() {
-		b.async(func(ctx context.Context) {
+		b.runInBackground(func(ctx context.Context) {
 			if err := b.questions.Requeue(ctx, ref.Run, ref.Delivery); err != nil {
 				store.Warn(&b.log, err).Str("question", ref.Run).Msg("failed to requeue a query or validation task")
 			}
 		})
 		return
 	}
-	b.persist(func(ctx context.Context) error {
+	b.retryInBackground(func(ctx context.Context) error {
 		o, err := transaction.ReturnUndelivered(ctx, b.store, ref)
 		if err == nil {
 			b.logReturned(ref.Kind, ref.Run, ref.Seq, o)
@@ -408,8 +408,8 @@ func orZero(a *protocol.PollResponse) protocol.PollResponse {
 	return *a
 }
 
-// undrained returns the queues for which the worker's build is not drained.
-func (b *Broker) undrained(w *engine.Worker, queues []string) []string {
+// undrainedQueues returns the queues for which the worker's build is not drained.
+func (b *Broker) undrainedQueues(w *engine.Worker, queues []string) []string {
 	return slices.DeleteFunc(slices.Clone(queues), func(q string) bool {
 		return b.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Drained(w.BuildID)
 	})

@@ -57,9 +57,9 @@ type pollEntry struct {
 	readers int // number of responses with these tasks, without undelivered ones; guarded by pollMemory.mu
 }
 
-// once runs poll, or joins the open poll with the same key, or calls again to read the tasks of a completed one. If a
-// task is no longer leased, once refuses the poll, or runs it as a new one if anew is set.
-func (m *pollMemory) once(
+// runOnce runs poll, or joins the open poll with the same key, or calls again to read the tasks of a completed one. If
+// a task is no longer leased, once refuses the poll, or runs it as a new one if anew is set.
+func (m *pollMemory) runOnce(
 	ctx context.Context, k pollKey, kinds []protocol.TaskKind, anew bool,
 	poll func() (protocol.PollResponse, error), redeliver func([]store.TaskRef) (protocol.PollResponse, error),
 ) (protocol.PollResponse, error) {
@@ -210,11 +210,11 @@ func (b *Broker) redeliver(
 	leased := make([]store.Leased, 0, len(refs))
 	err = b.store.View(ctx, func(r store.Reader) error {
 		for _, ref := range refs {
-			l, ok, err := b.leaseOf(ctx, r, ref, now)
+			l, ok, err := b.deliveryLease(ctx, r, ref, now)
 			if err != nil {
 				return err
 			}
-			if by := holderOf(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
+			if by := leaseOfTask(l); !ok || by.Owner != w.ID || by.Incarnation != w.Incarnation {
 				// Deliver all tasks or none: with some of them, the worker would not know which ones it has lost.
 				leased = nil
 				return nil
@@ -226,14 +226,14 @@ func (b *Broker) redeliver(
 	if err != nil || len(leased) == 0 {
 		return protocol.PollResponse{}, err
 	}
-	tasks, err := b.tasks(ctx, in, leased) // if this fails, the leases do not change
+	tasks, err := b.tasksForLeases(ctx, in, leased) // if this fails, the leases do not change
 	return protocol.PollResponse{
 		Status: protocol.PollLeased, Tasks: tasks, AppRelease: b.opt.Release, StoreTime: b.storeTime(), Undo: func() {},
 	}, err
 }
 
-// leaseOf returns the lease of a delivery that has not ended.
-func (b *Broker) leaseOf(
+// deliveryLease returns the lease of a delivery that has not ended.
+func (b *Broker) deliveryLease(
 	ctx context.Context, r store.Reader, ref store.TaskRef, now time.Time,
 ) (l store.Leased, ok bool, err error) {
 	if ref.Kind.Asked() {
@@ -252,8 +252,8 @@ func (b *Broker) leaseOf(
 	return l, ok, nil
 }
 
-// holderOf returns the lease of a leased task.
-func holderOf(l store.Leased) (by engine.Lease) {
+// leaseOfTask returns the lease of a leased task.
+func leaseOfTask(l store.Leased) (by engine.Lease) {
 	switch {
 	case l.Question != nil:
 		by.Owner, by.Incarnation = l.Question.Owner, l.Question.Incarnation

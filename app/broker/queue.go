@@ -53,14 +53,14 @@ func (b *Broker) DecideBuild(ctx context.Context, in protocol.BuildRequest) (pro
 	}
 	if err == nil && s.Selected && id != "" {
 		// Only warn, because builds are often promoted before their first worker starts.
-		s.Warning, err = b.unmanned(ctx, s)
+		s.Warning, err = b.unservedBuildWarning(ctx, s)
 	}
 	return s, err
 }
 
-// unmanned returns a warning if no live worker of the promoted build accepts tasks. A worker may start later, but if
-// the build ID is misspelled, every new run waits.
-func (b *Broker) unmanned(ctx context.Context, s protocol.BuildState) (string, error) {
+// unservedBuildWarning returns a warning if no live worker of the promoted build accepts tasks. A worker may start
+// later, but if the build ID is misspelled, every new run waits.
+func (b *Broker) unservedBuildWarning(ctx context.Context, s protocol.BuildState) (string, error) {
 	has, err := b.view.Cohort(ctx, s.Namespace, s.Queue, *s.BuildID)
 	if err != nil || has.ActiveWorkers > 0 {
 		return "", err
@@ -97,7 +97,7 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 				return protocol.LimitState{}, protocol.Invalid(member+"."+field, "must be null or 1 to %d", maxBudget)
 			}
 		}
-		own := engine.Budget{Leases: value(l.MaxLeases), PerMinute: value(l.MaxPerMinute)}
+		own := engine.Budget{Leases: storedLimit(l.MaxLeases), PerMinute: storedLimit(l.MaxPerMinute)}
 		limits[l.kind] = own
 		detail += fmt.Sprintf("%s: %d leases, %d a minute; ", member, own.Leases, own.PerMinute)
 	}
@@ -118,8 +118,8 @@ func (b *Broker) Limit(ctx context.Context, in protocol.LimitRequest) (protocol.
 	return view.LimitState(key, &q), err
 }
 
-// value returns a limit as it is stored: 0 means no limit.
-func value(n *int) int {
+// storedLimit returns a limit as it is stored: 0 means no limit.
+func storedLimit(n *int) int {
 	if n == nil {
 		return 0
 	}

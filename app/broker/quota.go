@@ -26,8 +26,9 @@ const (
 	storeTimeout  = 5 * time.Second // timeout of one exchange
 )
 
-// retryLater is the Retry-After, in seconds, for requests that must wait until other work ends or data is deleted.
-const retryLater = 30
+// retryAfterSeconds is the Retry-After, in seconds, for requests that must wait until other work ends or data is
+// deleted.
+const retryAfterSeconds = 30
 
 // quotaRefusal returns the refusal of a client's request, or nil if no quota is exceeded.
 func quotaRefusal(namespace string, x *engine.QuotaExceeded) error {
@@ -38,16 +39,16 @@ func quotaRefusal(namespace string, x *engine.QuotaExceeded) error {
 		"quota %s of namespace %s is exceeded: %d of %d; raise it, or try again when there is room",
 		x.Quota, namespace, x.Used, x.Limit).
 		With("namespace", namespace).With("quota", x.Quota).With("limit", x.Limit).With("current", x.Used)
-	after := retryLater
+	after := retryAfterSeconds
 	if x.Quota == protocol.QuotaStarts && x.Limit > 0 {
 		after = 1
 	}
 	return e.With(protocol.RetryAfter, after)
 }
 
-// pace delays a large payload of a client while other namespaces are active, so that one tenant does not fill every
-// commit.
-func (b *Broker) pace(ctx context.Context, namespace string, bytes int) error {
+// delayLargePayload delays a large payload of a client while other namespaces are active, so that one tenant does not
+// fill every commit.
+func (b *Broker) delayLargePayload(ctx context.Context, namespace string, bytes int) error {
 	wait, ok := b.store.Quotas().Pace(namespace, bytes)
 	if !ok {
 		return protocol.Refuse(protocol.ReasonOverloaded,
@@ -129,8 +130,8 @@ func (b *Broker) readUsage(ctx context.Context) {
 	}
 }
 
-// heldPage is the number of held children that are released per round.
-const heldPage = 256
+// heldBatchSize is the number of held children that are released per round.
+const heldBatchSize = 256
 
 // releaseHeld releases held children that the quotas now admit, oldest first. It is called once a second while children
 // are held.
@@ -142,7 +143,7 @@ func (b *Broker) releaseHeld(ctx context.Context, name string) {
 			return
 		}
 		ledger.RequestExchange(name)
-		room := min(s.ChildRoom(), heldPage)
+		room := min(s.ChildRoom(), heldBatchSize)
 		if room == 0 {
 			return
 		}
@@ -158,7 +159,7 @@ func (b *Broker) releaseHeld(ctx context.Context, name string) {
 		if err != nil && ctx.Err() == nil {
 			store.Warn(&b.log, err).Str("namespace", name).Msg("failed to release child workflows that a quota holds back")
 		}
-		if err != nil || released < heldPage {
+		if err != nil || released < heldBatchSize {
 			return
 		}
 	}

@@ -23,8 +23,8 @@ const (
 	settleTime = 2 * usageInterval
 	// recountTries is the maximum number of recounts of a namespace whose usage other apps change during the count. The
 	// last count is stored regardless; it may be off by one second of their commits.
-	recountTries = 3
-	markAtOnce   = 100 // number of namespaces per transaction
+	recountTries  = 3
+	markBatchSize = 100 // number of namespaces per transaction
 )
 
 // recounts is the queue of namespaces whose usage must be recounted.
@@ -154,7 +154,7 @@ func (b *Broker) markUncounted(ctx context.Context, ended time.Time) error {
 		}
 		names = append(names, n.Name)
 	}
-	for names := range slices.Chunk(marks, markAtOnce) {
+	for names := range slices.Chunk(marks, markBatchSize) {
 		_, err := b.store.Commit(ctx, store.Transaction{
 			Needs: store.Keys{Namespaces: names}, Background: true,
 			Decide: func(rows store.Rows, _ time.Time) (w store.Writes, err error) {

@@ -20,12 +20,12 @@ import (
 // of rows. Each session is decided separately: a rejected renewal does not affect other sessions.
 
 const (
-	// mostPatience is the longest time that renewals wait for other renewals. They also wait for at most a tenth of a
+	// maxPatience is the longest time that renewals wait for other renewals. They also wait for at most a tenth of a
 	// worker's shortest lease.
-	mostPatience = 3 * time.Second
-	// leastPatience is the shortest such time: if leases are so short that renewals could wait only for less, each
+	maxPatience = 3 * time.Second
+	// minPatience is the shortest such time: if leases are so short that renewals could wait only for less, each
 	// heartbeat is stored immediately.
-	leastPatience = time.Second
+	minPatience = time.Second
 	// maxRenewed is the maximum number of sessions that one transaction renews; later renewals wait until it has ended.
 	maxRenewed = 4096
 )
@@ -75,13 +75,13 @@ func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat)
 		least = min(least, w.AttemptLease)
 	}
 	if slices.ContainsFunc(in.Sessions, func(r protocol.SessionRenewal) bool { return r.FailFast }) {
-		return leastPatience
+		return minPatience
 	}
 	patience := time.Duration(least) * time.Microsecond / 10
-	if patience < leastPatience {
+	if patience < minPatience {
 		return 0
 	}
-	return min(mostPatience, patience)
+	return min(maxPatience, patience)
 }
 
 // renewSessions renews the sessions of a worker, together with renewals of other workers that arrive within patience.
@@ -175,7 +175,7 @@ func (b *Broker) joinRenewalBatch(part *workerRenewals, patience time.Duration) 
 		g = &renewalBatch{now: make(chan struct{}), done: make(chan struct{})}
 		g.commitNow = sync.OnceFunc(func() { close(g.now) })
 		r.waiting = g
-		b.async(func(ctx context.Context) { b.commitRenewals(ctx, g) })
+		b.runInBackground(func(ctx context.Context) { b.commitRenewals(ctx, g) })
 	}
 	g.parts = append(g.parts, part)
 	g.size += len(part.sessions)

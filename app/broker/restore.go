@@ -11,8 +11,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
-// restorePage is the number of sessions that one transaction releases.
-const restorePage = 200
+// restoreBatchSize is the number of sessions that one transaction releases.
+const restoreBatchSize = 200
 
 // ReleaseAll releases every session of a namespace, also suspended ones, and raises the epoch watermark of the
 // namespace to the larger of the store's clock and lowest, in microseconds. Every later acquisition gets an epoch above
@@ -37,7 +37,7 @@ func ReleaseAll(
 	}
 	// The list is ordered by last update, newest first, and a release is an update, so later pages never repeat a
 	// session.
-	for q := (store.SessionQuery{Namespace: namespace, Limit: restorePage}); ; {
+	for q := (store.SessionQuery{Namespace: namespace, Limit: restoreBatchSize}); ; {
 		var list []engine.Session
 		err := s.View(ctx, func(r store.Reader) (err error) {
 			list, err = r.Sessions(ctx, q)

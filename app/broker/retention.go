@@ -33,16 +33,17 @@ func (b *Broker) Retention(ctx context.Context, ns string) (protocol.RetentionSt
 	// different runs.
 	cutoff := now.Add(-time.Duration(v.RetentionDays) * 24 * time.Hour)
 	s := protocol.RetentionStatus{
-		Namespace: v.Name, RetentionDays: v.RetentionDays, Cutoff: history.At(cutoff), RunIDs: []string{}, ScanLimit: piece,
+		Namespace: v.Name, RetentionDays: v.RetentionDays, Cutoff: history.At(cutoff), RunIDs: []string{},
+		ScanLimit: deleteBatchSize,
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
-		heads, err := r.Outdated(ctx, v.Name, cutoff, piece)
+		heads, err := r.Outdated(ctx, v.Name, cutoff, deleteBatchSize)
 		for _, h := range heads {
 			s.RunIDs = append(s.RunIDs, h.ID)
 		}
 		return err
 	})
-	s.Count, s.Pressure = len(s.RunIDs), len(s.RunIDs) == piece
+	s.Count, s.Pressure = len(s.RunIDs), len(s.RunIDs) == deleteBatchSize
 	return s, err
 }
 
@@ -79,7 +80,7 @@ func (b *Broker) RetentionPass(ctx context.Context, in protocol.RetentionRequest
 	if in.Limit > 0 {
 		named = named[:min(in.Limit, len(named))]
 	}
-	for ids := range slices.Chunk(named, piece) {
+	for ids := range slices.Chunk(named, deleteBatchSize) {
 		gone, err := b.removeRuns(ctx, ids, func(r *engine.Run) bool {
 			return r.Namespace == s.Namespace && r.ClosedAt.Before(s.Cutoff.Time)
 		})
@@ -126,7 +127,7 @@ func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus
 	for {
 		var old []engine.SessionKey
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			old, err = r.Forgettable(ctx, s.Namespace, s.Cutoff.Time, piece)
+			old, err = r.Forgettable(ctx, s.Namespace, s.Cutoff.Time, deleteBatchSize)
 			return err
 		})
 		if err != nil || len(old) == 0 {
@@ -140,7 +141,7 @@ func (b *Broker) removeTimelines(ctx context.Context, s protocol.RetentionStatus
 				return store.Writes{DropTimelines: old, Answer: len(old)}, nil
 			},
 		})
-		if err != nil || gone == 0 || len(old) < piece {
+		if err != nil || gone == 0 || len(old) < deleteBatchSize {
 			return err
 		}
 		runtime.Gosched()
@@ -194,7 +195,7 @@ func (b *Broker) pruneAudit(ctx context.Context) error {
 	for removed := 0; ; {
 		var old []int64
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			old, err = r.OldAudits(ctx, now.Add(-b.opt.AuditAge), piece)
+			old, err = r.OldAudits(ctx, now.Add(-b.opt.AuditAge), deleteBatchSize)
 			return err
 		})
 		if err != nil {
@@ -254,7 +255,7 @@ func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time)
 	for after := ""; ; {
 		var list []engine.Schedule
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			list, err = r.Schedules(ctx, ns, after, piece)
+			list, err = r.Schedules(ctx, ns, after, deleteBatchSize)
 			return err
 		})
 		if err != nil {
@@ -271,7 +272,7 @@ func (b *Broker) dropSchedules(ctx context.Context, ns string, before time.Time)
 				return err
 			}
 		}
-		if len(list) < piece {
+		if len(list) < deleteBatchSize {
 			return nil
 		}
 	}

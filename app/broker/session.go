@@ -54,7 +54,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
 	}})
 	if err != nil {
-		return protocol.SessionResponse{}, b.addSession(ctx, sk, err)
+		return protocol.SessionResponse{}, b.addSessionToError(ctx, sk, err)
 	}
 	b.workers.RecordHolderHeartbeat(ctx, key, s.Incarnation)
 	status := 200
@@ -145,7 +145,7 @@ func (b *Broker) sessionVerb(
 	}
 	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, verb)
 	if err != nil {
-		return protocol.SessionResponse{}, b.addSession(ctx, key, err)
+		return protocol.SessionResponse{}, b.addSessionToError(ctx, key, err)
 	}
 	b.workers.RecordHolderHeartbeat(
 		ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation,
@@ -194,8 +194,8 @@ func (b *Broker) releaseSuperseded(ctx context.Context, s *engine.Session) {
 	}
 }
 
-// addSession adds the current session to an error, because callers display it.
-func (b *Broker) addSession(ctx context.Context, key engine.SessionKey, err error) error {
+// addSessionToError adds the current session to an error, because callers display it.
+func (b *Broker) addSessionToError(ctx context.Context, key engine.SessionKey, err error) error {
 	err = b.hideSession(ctx, key, err)
 	var refusal *protocol.Error
 	if !errors.As(err, &refusal) || refusal.Reason == protocol.ReasonSessionNotFound {
@@ -208,8 +208,8 @@ func (b *Broker) addSession(ctx context.Context, key engine.SessionKey, err erro
 	return refusal
 }
 
-// farEnd is the end in receipts for sessions without a TTL.
-var farEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
+// unlimitedEnd is the end in receipts for sessions without a TTL.
+var unlimitedEnd = history.At(time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC))
 
 func (b *Broker) sessionReceipt(
 	ctx context.Context, s engine.Session, outcome string, status int,
@@ -220,7 +220,7 @@ func (b *Broker) sessionReceipt(
 	}
 	v := b.view.Written(s, now)
 	if v.TTL == 0 { // receipts always contain both members
-		v.TTL, v.TTLExpiresAt = protocol.MaxSeconds, farEnd
+		v.TTL, v.TTLExpiresAt = protocol.MaxSeconds, unlimitedEnd
 	}
 	return protocol.SessionResponse{Admitted: true, Outcome: outcome, Status: status, Session: &v}, nil
 }

@@ -31,7 +31,7 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 		if due.Stale, err = b.workers.StaleHolder(ctx, r, &s, now); err != nil {
 			return err
 		}
-		due.Other, err = b.otherQueue(ctx, r, &s, now)
+		due.Other, err = b.tasksInOtherQueues(ctx, r, &s, now)
 		return err
 	})
 	if err != nil {
@@ -44,9 +44,9 @@ func (b *Broker) dueSession(ctx context.Context, key engine.SessionKey) error {
 	return b.failQueuedTasks(ctx, key)
 }
 
-// otherQueue reads the open tasks of a session whose check for queues that its owner does not poll is due; nil for any
-// other session.
-func (b *Broker) otherQueue(
+// tasksInOtherQueues reads the open tasks of a session whose check for queues that its owner does not poll is due; nil
+// for any other session.
+func (b *Broker) tasksInOtherQueues(
 	ctx context.Context, r store.Reader, s *engine.Session, now time.Time,
 ) (*engine.OtherQueue, error) {
 	if s.OtherAt.IsZero() || s.OtherAt.After(now) {

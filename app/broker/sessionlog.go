@@ -65,11 +65,11 @@ func (b *Broker) logMove(m store.SessionMove) {
 	case m.Ends():
 		e = e.Float64("idle_duration", m.Idle).Int("ran", m.Ran).Int("renewals", m.Renewals)
 	}
-	e.Msg("session " + words[m.What])
+	e.Msg("session " + timelineMessages[m.What])
 }
 
-// words maps kinds of timeline entries to log messages.
-var words = map[string]string{
+// timelineMessages maps kinds of timeline entries to log messages.
+var timelineMessages = map[string]string{
 	"started": "started", "claimed": "claimed", "reclaimed": "reclaimed", "resumed": "resumed",
 	"draining": "draining", "released": "released", "expired": "expired",
 	"idle_unpinned": "unpinned because it was idle", "orphaned": "orphaned", "failed": "failed", "closed": "closed",

@@ -24,7 +24,8 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)+int(in.Headers.Size())); err != nil {
+	size := len(value) + int(in.Headers.Size())
+	if err := b.delayLargePayload(ctx, transaction.NamespaceOrDefault(in.Namespace), size); err != nil {
 		return protocol.CommandReceipt{}, err
 	}
 	learned := !b.opt.Shared

@@ -36,7 +36,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return protocol.StartResponse{}, err
 	}
-	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)+int(in.Headers.Size())); err != nil {
+	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+int(in.Headers.Size())); err != nil {
 		return protocol.StartResponse{}, err
 	}
 	// Names are checked only for a new run: a start of an existing workflow gets the same response as before the naming
@@ -56,7 +56,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 					rows, &in, startKey, reads, func() error { return badName }, now,
 				)
 				if err != nil || existing != nil {
-					return existingAnswer(existing), err
+					return existingResponse(existing), err
 				}
 				w.add(transaction.StartRun(rows, engine.Start{
 					RunID: runID, Number: 1, Request: in, Arguments: args, Reuses: w.reuses, StartKey: startKey,
@@ -67,15 +67,15 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 		})
 	})
 	if err == nil && out.New && in.BuildID != "" {
-		out.Warnings = b.unknownBuild(ctx, in)
+		out.Warnings = b.unknownBuildWarning(ctx, in)
 	}
 	return out, b.countQuotaRefusal(in.Namespace, "start", err)
 }
 
-// unknownBuild returns a warning if no worker of the queue has registered the build that a start names. A worker of the
-// build may register later; if the build ID is wrong, the run waits forever. The run is already stored, so a failed
-// read does not fail the start: it returns no warning.
-func (b *Broker) unknownBuild(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
+// unknownBuildWarning returns a warning if no worker of the queue has registered the build that a start names. A worker
+// of the build may register later; if the build ID is wrong, the run waits forever. The run is already stored, so a
+// failed read does not fail the start: it returns no warning.
+func (b *Broker) unknownBuildWarning(ctx context.Context, in protocol.StartRequest) []protocol.Warning {
 	known := false // true: this app knows such a worker, so the database need not be read
 	b.workers.Each(in.Namespace, func(_ engine.WorkerKey, h *membership.TrackedWorker) {
 		known = known || h.Worker.BuildID == in.BuildID && h.Worker.Serves(in.TaskQueue)

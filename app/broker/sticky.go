@@ -17,8 +17,8 @@ import (
 // These are the maximum numbers of sticky workers that are remembered, per run and over all runs. Beyond them the
 // oldest entries are dropped; each dropped entry costs one delivery with the full history.
 const (
-	stickyWorkersOfRun = 32
-	mostStickyWorkers  = 50_000
+	maxStickyWorkersOfRun = 32
+	maxStickyWorkers      = 50_000
 )
 
 // stickyRuns records which workers have which runs in their sticky caches, and up to which event, so that a task
@@ -74,13 +74,13 @@ func (k *stickyRuns) add(run string, by stickyWorker) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.runs == nil { // each run has at least one worker, so the LRU's own limit is never reached
-		k.runs, _ = simplelru.NewLRU[string, []stickyWorker](mostStickyWorkers+1, nil)
+		k.runs, _ = simplelru.NewLRU[string, []stickyWorker](maxStickyWorkers+1, nil)
 	}
 	// An older process of the worker has ended, and its cache with it.
 	workers := k.without(run, func(o stickyWorker) bool { return o.Worker == by.Worker })
 	workers = slices.Insert(workers, 0, by)
-	k.set(run, workers[:min(len(workers), stickyWorkersOfRun)])
-	for k.size > mostStickyWorkers {
+	k.set(run, workers[:min(len(workers), maxStickyWorkersOfRun)])
+	for k.size > maxStickyWorkers {
 		_, oldest, _ := k.runs.RemoveOldest()
 		k.size -= len(oldest)
 	}

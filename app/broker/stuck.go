@@ -13,12 +13,12 @@ const (
 	// stuckInterval is the interval of passes that mark runs whose tasks no live worker may lease. The marks are
 	// outdated by at most this interval and the time of one pass.
 	stuckInterval = 10 * time.Second
-	// stuckRows is the maximum number of marks that one statement writes, so that it holds locks only briefly.
-	stuckRows = 10_000
-	// stuckShare limits the share of time that passes take: after a pass follows a pause of this many times its
+	// maxStuckMarks is the maximum number of marks that one statement writes, so that it holds locks only briefly.
+	maxStuckMarks = 10_000
+	// stuckPauseFactor limits the share of time that passes take: after a pass follows a pause of this many times its
 	// duration, at most longestPause.
-	stuckShare   = 5
-	longestPause = 20 * time.Second
+	stuckPauseFactor = 5
+	longestPause     = 20 * time.Second
 )
 
 // WatchStuck sets and clears the marks of stuck runs until ctx ends. If nothing was committed, the same workers are
@@ -42,7 +42,7 @@ func (b *Broker) WatchStuck(ctx context.Context) {
 				store.Warn(&b.log, err).Msg("failed to mark runs without a worker as stuck; retrying")
 			}
 			failing, final = err != nil, final && err == nil
-			pause = min(max(pause, stuckShare*time.Since(began)), longestPause)
+			pause = min(max(pause, stuckPauseFactor*time.Since(began)), longestPause)
 		}
 		select {
 		case <-ctx.Done():
@@ -64,7 +64,7 @@ func (b *Broker) liveWorkers() map[engine.WorkerKey]bool {
 }
 
 // markStuck runs one pass that marks stuck runs. The number of its statements depends on the namespaces with ready
-// tasks, not on the runs, unless more than stuckRows marks must be written.
+// tasks, not on the runs, unless more than maxStuckMarks marks must be written.
 func (b *Broker) markStuck(ctx context.Context) error {
 	unserved, err := b.view.UnservedRoutingKeys(ctx)
 	if err != nil {
@@ -73,7 +73,7 @@ func (b *Broker) markStuck(ctx context.Context) error {
 	for {
 		var runs []store.UnservedRun
 		err := b.store.View(ctx, func(r store.Reader) (err error) {
-			runs, err = r.Unserved(ctx, unserved, stuckRows)
+			runs, err = r.Unserved(ctx, unserved, maxStuckMarks)
 			return err
 		})
 		if err != nil || len(runs) == 0 {
@@ -85,7 +85,7 @@ func (b *Broker) markStuck(ctx context.Context) error {
 		}); err != nil {
 			return err
 		}
-		if removed := runs[0].Stuck == nil; !removed && len(runs) < stuckRows {
+		if removed := runs[0].Stuck == nil; !removed && len(runs) < maxStuckMarks {
 			return nil
 		}
 	}

@@ -17,9 +17,11 @@ import (
 // must be released (see pollResponse); otherwise the task would wait for a worker that never received it. Data that the
 // batch has in memory needs no read.
 
-// tasks converts leases to tasks for the worker. It uses data that the batch had in memory, and reads the rest in one
-// statement for all activities and one per workflow task.
-func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []store.Leased) ([]protocol.Task, error) {
+// tasksForLeases converts leases to tasks for the worker. It uses data that the batch had in memory, and reads the rest
+// in one statement for all activities and one per workflow task.
+func (b *Broker) tasksForLeases(
+	ctx context.Context, in protocol.PollRequest, leased []store.Leased,
+) ([]protocol.Task, error) {
 	args, err := b.arguments(ctx, leased)
 	if err != nil {
 		return nil, err
@@ -29,7 +31,7 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 		return nil, err
 	}
 	out := make([]protocol.Task, len(leased))
-	left := mostSent
+	left := maxSentBytes
 	for i, l := range leased {
 		if l.Kind == protocol.KindActivity {
 			t := activityTask(l, args[i])
@@ -61,9 +63,9 @@ func (b *Broker) tasks(ctx context.Context, in protocol.PollRequest, leased []st
 	return out, nil
 }
 
-// mostSent is the maximum actual size of the tasks in one response; tasks beyond it are released again. It leaves space
-// in a frame for the rest of the response.
-const mostSent = protocol.MaxTaskBytes * 3 / 2
+// maxSentBytes is the maximum actual size of the tasks in one response; tasks beyond it are released again. It leaves
+// space in a frame for the rest of the response.
+const maxSentBytes = protocol.MaxTaskBytes * 3 / 2
 
 // shortestPage is the minimum number of bytes of history for a workflow task.
 const shortestPage = 16 << 10
@@ -99,15 +101,15 @@ func fittingTasks(tasks []protocol.Task) int {
 		case t.Validation != nil:
 			size += engine.TaskBytes + history.SizeOf(t.Validation.Events)
 		}
-		if i > 0 && size > mostSent {
+		if i > 0 && size > maxSentBytes {
 			return i
 		}
 	}
 	return len(tasks)
 }
 
-// mostUnseen is the maximum size of the run's events in an activity task.
-const mostUnseen = engine.MaxUnseenBytes
+// maxUnseenBytes is the maximum size of the run's events in an activity task.
+const maxUnseenBytes = engine.MaxUnseenBytes
 
 // unseenEvents returns the events that an activity's worker, which has the run in its sticky cache, has not seen: the
 // worker needs them for an eager workflow task after the result. If several activities are scheduled together, no eager
@@ -137,7 +139,7 @@ func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 		}
 	}
 	// With many activities, sending the events with each would cost more than the one workflow task that they may save.
-	if steps > 1 || bytes > mostUnseen {
+	if steps > 1 || bytes > maxUnseenBytes {
 		return nil
 	}
 	return events
@@ -232,9 +234,9 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 	return t
 }
 
-// noEnd is the remaining lifetime that is reported for a session without a TTL, because clients treat a session without
-// an end as invalid.
-const noEnd = 100 * 365 * 24 * time.Hour
+// unlimitedLifetime is the remaining lifetime that is reported for a session without a TTL, because clients treat a
+// session without an end as invalid.
+const unlimitedLifetime = 100 * 365 * 24 * time.Hour
 
 // affinity returns a session in the form in which tasks contain it. Clients compare it with earlier tasks, so only the
 // lease may change; for a session without a queue it contains the queue of the task.
@@ -244,7 +246,7 @@ func affinity(s *engine.Session, queue string, isNew bool) *protocol.SessionAffi
 	}
 	until := s.TTLUntil
 	if until.IsZero() {
-		until = history.At(s.CreatedAt.Add(noEnd))
+		until = history.At(s.CreatedAt.Add(unlimitedLifetime))
 	}
 	onLost := s.OnLost
 	if s.SetUpEpoch == 0 { // no set-up has completed yet, so there was no state to lose
@@ -298,10 +300,11 @@ func (b *Broker) workflowTask(
 		}
 	} else {
 		after, before := seen, []history.Event(nil)
-		if omits := in.PagedSignals && seen == 0 && h.Inbox != nil && h.Inbox.Last() > h.Inbox.First()+firstSignals; omits {
+		omits := in.PagedSignals && seen == 0 && h.Inbox != nil && h.Inbox.Last() > h.Inbox.First()+maxFirstSignals
+		if omits {
 			// The workflow code may continue as new after a few signals and never receive the others, so the worker
 			// fetches the others on demand.
-			page, err := transaction.PageOfSize(ctx, b.store, h.ID, 0, h.Inbox.First()+firstSignals-1, size, bytes)
+			page, err := transaction.PageOfSize(ctx, b.store, h.ID, 0, h.Inbox.First()+maxFirstSignals-1, size, bytes)
 			if err != nil || len(page.Events) == 0 {
 				return nil, err
 			}
@@ -325,8 +328,8 @@ func (b *Broker) workflowTask(
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
 }
 
-// firstSignals is the number of inherited signals that a task contains for a worker that fetches the others.
-const firstSignals = 32
+// maxFirstSignals is the number of inherited signals that a task contains for a worker that fetches the others.
+const maxFirstSignals = 32
 
 // pageOf returns how many events form a page: at least one, at most most, and at most the given number of bytes.
 func pageOf(events []history.Event, most, bytes int) int {

@@ -35,7 +35,8 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	if err := b.pace(ctx, transaction.NamespaceOrDefault(in.Namespace), len(value)+int(in.Headers.Size())); err != nil {
+	size := len(value) + int(in.Headers.Size())
+	if err := b.delayLargePayload(ctx, transaction.NamespaceOrDefault(in.Namespace), size); err != nil {
 		return protocol.UpdateResponse{}, err
 	}
 	r, err := b.acceptUpdate(ctx, in, value, nil)

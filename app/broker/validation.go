@@ -56,7 +56,7 @@ func (b *Broker) acceptUpdate(
 			return r, b.countQuotaRefusal(transaction.NamespaceOrDefault(in.Namespace), "update", err)
 		// The workers are known and declare a validator: run it now, outside of any transaction.
 		case u.known:
-			err = b.validate(ctx, &u.head, in.UpdateName, value, in.Headers)
+			err = b.validateByWorker(ctx, &u.head, in.UpdateName, value, in.Headers)
 			approved = u.head.ID
 		default:
 			err = b.loadWorkers(ctx, u.head.Namespace, u.head.Queue)
@@ -96,8 +96,8 @@ type notValidated struct {
 
 func (*notValidated) Error() string { return "the update was not judged yet" }
 
-// validate sends an update to a worker for validation. It returns nil if the worker accepts the update.
-func (b *Broker) validate(
+// validateByWorker sends an update to a worker for validation. It returns nil if the worker accepts the update.
+func (b *Broker) validateByWorker(
 	ctx context.Context, h *engine.Head, name, value string, headers history.Headers,
 ) error {
 	unavailable := func(format string, args ...any) error {

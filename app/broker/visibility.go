@@ -109,7 +109,7 @@ func (s visibility) hideDetails(err error) error {
 	if s.seq == 0 {
 		return err
 	}
-	queue, found, fail := s.b.queueOf(s.ctx, s.run, s.seq)
+	queue, found, fail := s.b.activityQueue(s.ctx, s.run, s.seq)
 	switch {
 	case fail != nil:
 		return fail
@@ -139,9 +139,9 @@ func (s visibility) checkQueryTask(q *store.Question) error {
 	return s.checkOwner()
 }
 
-// queueOf returns the task queue of an activity. For an activity that has ended, it reads the queue from the run's
-// history.
-func (b *Broker) queueOf(ctx context.Context, run string, seq int64) (queue string, found bool, err error) {
+// activityQueue returns the task queue of an activity. For an activity that has ended, it reads the queue from the
+// run's history.
+func (b *Broker) activityQueue(ctx context.Context, run string, seq int64) (queue string, found bool, err error) {
 	err = b.store.View(ctx, func(r store.Reader) error {
 		s, err := r.Step(ctx, run, seq)
 		if err != nil {

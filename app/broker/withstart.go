@@ -62,7 +62,7 @@ func (b *Broker) SignalWithStart(
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
 	for {
-		out, err := b.startWith(ctx, in.StartRequest, o)
+		out, err := b.commitStartWith(ctx, in.StartRequest, o)
 		var u *notValidated
 		if !errors.As(err, &u) {
 			if err = b.countQuotaRefusal(in.Namespace, "start", err); err != nil {
@@ -99,14 +99,14 @@ func (b *Broker) UpdateWithStart(
 			return checkUpdate(declared, run, in.UpdateName, learned)
 		},
 	}
-	started, err := b.startWith(ctx, in.StartRequest, o)
+	started, err := b.commitStartWith(ctx, in.StartRequest, o)
 	var u *notValidated
 	if errors.As(err, &u) {
 		if err := b.loadWorkers(ctx, u.head.Namespace, u.head.Queue); err != nil {
 			return out, err
 		}
 		learned, declared = true, b.workers.Declarations(in.Namespace)
-		started, err = b.startWith(ctx, in.StartRequest, o)
+		started, err = b.commitStartWith(ctx, in.StartRequest, o)
 	}
 	if err = b.countQuotaRefusal(in.Namespace, "start", err); err != nil {
 		return out, err
@@ -152,8 +152,8 @@ func withStartReceipt(in protocol.StartRequest, part string) store.ReceiptKey {
 	}
 }
 
-// startWith commits a start with its input.
-func (b *Broker) startWith(ctx context.Context, in protocol.StartRequest, o startInput) (startedWith, error) {
+// commitStartWith commits a start with its input.
+func (b *Broker) commitStartWith(ctx context.Context, in protocol.StartRequest, o startInput) (startedWith, error) {
 	if in.ConflictPolicy == "" && in.DuplicatePolicy == "" {
 		in.ConflictPolicy = protocol.ConflictUseExisting
 	}
@@ -164,7 +164,7 @@ func (b *Broker) startWith(ctx context.Context, in protocol.StartRequest, o star
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return startedWith{}, err
 	}
-	if err := b.pace(ctx, in.Namespace, len(args)+len(in.Memo)+o.size+2*int(in.Headers.Size())); err != nil {
+	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+o.size+2*int(in.Headers.Size())); err != nil {
 		return startedWith{}, err
 	}
 	badName := engine.CheckStartNames(in)

@@ -32,7 +32,7 @@ func (b *Broker) Register(ctx context.Context, in protocol.RegisterRequest) (pro
 		return protocol.RegisterResponse{}, err
 	}
 	a, err := b.workers.Register(ctx, w, in)
-	if a.Registered && len(b.undrained(w, w.Queues)) == 0 {
+	if a.Registered && len(b.undrainedQueues(w, w.Queues)) == 0 {
 		a.Status = string(protocol.WorkerDraining)
 	}
 	if a.Registered && in.Gated && in.Release != "" {

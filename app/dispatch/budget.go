@@ -58,10 +58,10 @@ func (d *Dispatch) Spend(b *Budget, bytes, tolerance int64) bool {
 	return true
 }
 
-// smallest is smaller than every task: if fewer bytes remain, the response cannot contain a further task.
-const smallest = 1 << 10
+// minTaskSize is smaller than every task: if fewer bytes remain, the response cannot contain a further task.
+const minTaskSize = 1 << 10
 
-func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < smallest }
+func (b *Budget) spent() bool { return b.tasks > 0 && b.remaining < minTaskSize }
 
 func (b *Budget) fits(bytes int64) bool { return b.tasks == 0 || bytes <= b.remaining }
 

@@ -27,14 +27,14 @@ type claimShare struct {
 	lowMemory bool   // the memory for it is not reserved yet
 }
 
-// kick sends a claim for each poll queue of a waiter that may contain a task for it. It begins with the poll queue
-// whose last claim is oldest, so that no kind or queue starves another. The caller must hold mu.
-func (d *Dispatch) kick(w *Waiter) {
+// startClaims sends a claim for each poll queue of a waiter that may contain a task for it. It begins with the poll
+// queue whose last claim is oldest, so that no kind or queue starves another. The caller must hold mu.
+func (d *Dispatch) startClaims(w *Waiter) {
 	for {
 		var next *pollQueue
 		for i := range w.entries {
 			e := &w.entries[i]
-			if !e.linked || e.spot.clear() || w.claimable(e.queue) == 0 {
+			if !e.linked || e.spot.hasNoOlderTask() || w.claimable(e.queue) == 0 {
 				continue
 			}
 			e.spot.group.openForClaim()
@@ -42,15 +42,15 @@ func (d *Dispatch) kick(w *Waiter) {
 				next = e.queue
 			}
 		}
-		if next == nil || !d.start(next) {
+		if next == nil || !d.startClaim(next) {
 			return
 		}
 	}
 }
 
-// start sends one claim for all polls of the poll queue that may find a task, in their order, and reserves their free
-// slots until the result arrives. It reports whether it sent a claim. The caller must hold mu.
-func (d *Dispatch) start(l *pollQueue) bool {
+// startClaim sends one claim for all polls of the poll queue that may find a task, in their order, and reserves their
+// free slots until the result arrives. It reports whether it sent a claim. The caller must hold mu.
+func (d *Dispatch) startClaim(l *pollQueue) bool {
 	if d.leaser == nil || d.closed || l.claiming || l.pause != nil {
 		return false
 	}
@@ -58,7 +58,7 @@ func (d *Dispatch) start(l *pollQueue) bool {
 	if r.Kind == protocol.KindWorkflow {
 		r.StickyWorkers = d.sticky
 	}
-	waiting := l.unclear(d.opt.MaxClaim)
+	waiting := l.claimablePolls(d.opt.MaxClaim)
 	if len(waiting) == 0 {
 		return false
 	}
@@ -103,14 +103,14 @@ func (d *Dispatch) start(l *pollQueue) bool {
 	return true
 }
 
-// unclear returns up to most polls for which the queue may contain a task, by arrival. It searches only groups that
-// were notified of waiting tasks; a group without such polls is skipped until its next notification.
-func (l *pollQueue) unclear(most int) (list []*entry) {
+// claimablePolls returns up to most polls for which the queue may contain a task, by arrival. It searches only groups
+// that were notified of waiting tasks; a group without such polls is skipped until its next notification.
+func (l *pollQueue) claimablePolls(most int) (list []*entry) {
 	open := l.open[:0]
 	for _, g := range l.open {
 		some, waits := 0, false
 		for e := g.first; e != nil && some < most; e = e.next {
-			if !e.spot.clear() {
+			if !e.spot.hasNoOlderTask() {
 				waits = true
 				if e.waiter.claimable(l) > 0 {
 					list = append(list, e)
@@ -132,7 +132,7 @@ func (l *pollQueue) unclear(most int) (list []*entry) {
 func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts []claimShare) {
 	if parts[0].lowMemory {
 		if err := d.awaitMemory(&parts[0]); err != nil {
-			d.refuse(l, &parts[0], err)
+			d.refusePoll(l, &parts[0], err)
 			return
 		}
 	}
@@ -143,8 +143,8 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 	l.claiming = false
 	// The order matters: deliver the tasks, record the result of the claim, and only then claim again. A poll that got
 	// a task has fewer free slots, and a poll of an empty queue needs no further claim.
-	d.judge(l, len(tasks), err)
-	d.deal(l, tasks, parts)
+	d.delayClaims(l, len(tasks), err)
+	d.deliverClaimed(l, tasks, parts)
 	for i := range parts {
 		p := &parts[i]
 		w := p.entry.waiter
@@ -153,7 +153,7 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 			w.err = err
 		}
 		if errors.Is(err, store.ErrOutcome) {
-			d.doubt(w, err)
+			d.endUncertain(w, err)
 		}
 		w.budget.endClaim(p.bytes, p.first, p.got)
 		w.release(l.key.kind, p.requested-len(p.got))
@@ -165,9 +165,9 @@ func (d *Dispatch) claim(l *pollQueue, gen uint64, r store.LeaseRequest, parts [
 		}
 	}
 	for i := range parts {
-		d.kick(parts[i].entry.waiter)
+		d.startClaims(parts[i].entry.waiter)
 	}
-	d.start(l)
+	d.startClaim(l)
 	for w := range l.asking {
 		// the waiter may have waited for this claim before claiming itself; now it need not claim, or must wait again
 		w.signal()
@@ -183,8 +183,8 @@ func (d *Dispatch) awaitMemory(p *claimShare) error {
 	return p.entry.waiter.budget.memory.Grow(ctx, p.bytes)
 }
 
-// refuse ends a poll for whose tasks the app has no memory, and serves the polls after it.
-func (d *Dispatch) refuse(l *pollQueue, p *claimShare, err error) {
+// refusePoll ends a poll for whose tasks the app has no memory, and serves the polls after it.
+func (d *Dispatch) refusePoll(l *pollQueue, p *claimShare, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.endWork()
@@ -199,14 +199,14 @@ func (d *Dispatch) refuse(l *pollQueue, p *claimShare, err error) {
 		d.endWait(w, err)
 	}
 	w.release(l.key.kind, p.requested)
-	d.start(l)
+	d.startClaim(l)
 	for w := range l.asking {
 		w.signal()
 	}
 }
 
-// deal delivers each task to the poll for which it was leased. A task whose poll has ended is released.
-func (d *Dispatch) deal(l *pollQueue, tasks []store.Leased, parts []claimShare) {
+// deliverClaimed delivers each task to the poll for which it was leased. A task whose poll has ended is released.
+func (d *Dispatch) deliverClaimed(l *pollQueue, tasks []store.Leased, parts []claimShare) {
 	if len(tasks) == 0 {
 		d.count.EmptyClaims++
 	}
@@ -237,8 +237,8 @@ const (
 	emptyClaimsPause  = 10 * time.Millisecond
 )
 
-// judge starts a pause of a poll queue's claims after a failed claim or several empty ones.
-func (d *Dispatch) judge(l *pollQueue, found int, err error) {
+// delayClaims starts a pause of a poll queue's claims after a failed claim or several empty ones.
+func (d *Dispatch) delayClaims(l *pollQueue, found int, err error) {
 	l.err = err
 	switch {
 	case err != nil:
@@ -282,7 +282,7 @@ func (d *Dispatch) pauseClaims(l *pollQueue, wait time.Duration) {
 		defer d.mu.Unlock()
 		if l.pause == timer {
 			l.pause = nil
-			d.start(l)
+			d.startClaim(l)
 		}
 	})
 	l.pause = timer

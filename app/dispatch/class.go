@@ -25,10 +25,10 @@ type class struct {
 type group struct {
 	*class
 	queue       *pollQueue
-	first, last *entry        // polls that can accept a task, the longest-waiting first
-	readyGen    uint64        // gen at which tasks for the group remained in the queue
-	readyGenOf  [tiers]uint64 // the same per priority
-	open        bool          // the group is in pollQueue.open
+	first, last *entry                // polls that can accept a task, the longest-waiting first
+	readyGen    uint64                // gen at which tasks for the group remained in the queue
+	readyGenOf  [priorityCount]uint64 // the same per priority
+	open        bool                  // the group is in pollQueue.open
 }
 
 // member is the routing state of one worker. The result of an empty claim is valid only for this worker, since other
@@ -49,14 +49,14 @@ type spot struct {
 	empty uint64 // gen of the poll queue at which a claim for this worker found no further task; 0: no such claim yet
 }
 
-// clear reports whether, according to the notifications so far, the poll queue has no older ready task for this worker.
-// Both values are gens of the poll queue, so the comparison shows which came last: the empty claim or the notification
-// of waiting tasks.
-func (s *spot) clear() bool { return s.empty >= s.group.readyGen }
+// hasNoOlderTask reports whether, according to the notifications so far, the poll queue has no older ready task for
+// this worker. Both values are gens of the poll queue, so the comparison shows which came last: the empty claim or the
+// notification of waiting tasks.
+func (s *spot) hasNoOlderTask() bool { return s.empty >= s.group.readyGen }
 
-// urgent reports whether the poll queue may contain a task for this worker with a more urgent priority.
-func (s *spot) urgent(priority int) bool {
-	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), tiers)], func(gen uint64) bool {
+// mayHaveUrgentTask reports whether the poll queue may contain a task for this worker with a more urgent priority.
+func (s *spot) mayHaveUrgentTask(priority int) bool {
+	return slices.ContainsFunc(s.group.readyGenOf[:min(max(priority, 0), priorityCount)], func(gen uint64) bool {
 		return gen > s.empty
 	})
 }
@@ -71,8 +71,8 @@ func (m *member) spot(l *pollQueue) *spot {
 	return s
 }
 
-// forget marks all poll queues as possibly not empty for the worker.
-func (m *member) forget() {
+// forgetEmptyClaims marks all poll queues as possibly not empty for the worker.
+func (m *member) forgetEmptyClaims() {
 	for _, s := range m.spots {
 		s.empty = 0
 	}
@@ -179,7 +179,7 @@ func (n *eligibility) admits(l *pollQueue, c *class) bool {
 	return engine.Admits(engine.TaskRequirements{
 		Kind: kindNames[l.key.kind], Type: n.Type, BuildID: n.BuildID, Requirements: n.Requirements,
 	},
-		engine.Lessee{Worker: c.like}, never)
+		engine.Lessee{Worker: c.like}, noTime)
 }
 
 // longest returns the longest-waiting poll whose worker may run tasks with the routing key. It checks only the first

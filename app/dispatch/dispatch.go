@@ -131,7 +131,7 @@ func (d *Dispatch) Bind(c TaskLeaser, back func([]store.Leased), pulse func(time
 	due := d.due
 	d.due = time.Time{}
 	for _, l := range d.pollQueues {
-		d.start(l)
+		d.startClaim(l)
 	}
 	d.mu.Unlock()
 	if pulse != nil && !due.IsZero() {
@@ -166,21 +166,21 @@ func (d *Dispatch) Backlog(namespace, queue string, kind protocol.TaskKind, keys
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if queue == "" {
-		d.reopen(func(l pollQueueKey) bool { return l.namespace == namespace && l.kind == k })
+		d.markClaimable(func(l pollQueueKey) bool { return l.namespace == namespace && l.kind == k })
 		return
 	}
 	if l := d.pollQueues[pollQueueKey{namespace, queue, k}]; l != nil { // without a poll queue there has been no poll
 		l.recordReady(keys)
-		d.start(l)
+		d.startClaim(l)
 	}
 }
 
-// reopen marks poll queues as possibly containing tasks, for all polls.
-func (d *Dispatch) reopen(which func(pollQueueKey) bool) {
+// markClaimable marks poll queues as possibly containing tasks, for all polls.
+func (d *Dispatch) markClaimable(which func(pollQueueKey) bool) {
 	for k, l := range d.pollQueues {
 		if which(k) {
 			l.recordReady(nil)
-			d.start(l)
+			d.startClaim(l)
 		}
 	}
 }
@@ -244,14 +244,14 @@ func (d *Dispatch) Queue(q *engine.Queue) {
 	}
 	// Claim again for all polls: raising a limit or ending a drain creates no task, so no commit reports the tasks that
 	// can be leased now.
-	d.reopen(concerns)
+	d.markClaimable(concerns)
 }
 
 // Missed reports that notifications of other apps were lost. It invalidates all remembered empty claims, and reports an
 // overflow to all watchers, which then read their rows again.
 func (d *Dispatch) Missed() {
 	d.mu.Lock()
-	d.reopen(func(pollQueueKey) bool { return true })
+	d.markClaimable(func(pollQueueKey) bool { return true })
 	d.mu.Unlock()
 	d.missed()
 }
@@ -279,10 +279,10 @@ func (d *Dispatch) Recheck(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for m := d.members[k]; m != nil; m = m.before {
-		m.forget()
+		m.forgetEmptyClaims()
 	}
 	for _, w := range d.pollers(k) {
-		d.kick(w)
+		d.startClaims(w)
 	}
 }
 
@@ -318,13 +318,13 @@ func (d *Dispatch) Deregistered(p store.Process) {
 	defer d.mu.Unlock()
 	for _, w := range d.pollers(p.Worker) {
 		if w.spec.Lessee.Worker.Incarnation == p.Incarnation {
-			d.dismiss(w)
+			d.endPollNow(w)
 		}
 	}
 }
 
-// dismiss ends a poll immediately and releases the tasks that were already delivered to it.
-func (d *Dispatch) dismiss(w *Waiter) {
+// endPollNow ends a poll immediately and releases the tasks that were already delivered to it.
+func (d *Dispatch) endPollNow(w *Waiter) {
 	// The poll ends immediately instead of waiting for tasks that are reserved for it. The process has ended, so no
 	// worker could run such a task before its lease expires.
 	w.err, w.closing = ErrRegistrationEnded, true
@@ -339,7 +339,7 @@ func (d *Dispatch) LeaseExpired(k engine.WorkerKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.pollers(k) {
-		d.shut(w)
+		d.stopDeliveries(w)
 	}
 }
 
@@ -355,13 +355,13 @@ func (d *Dispatch) Isolate(p store.Process, alone bool) {
 	}
 	for m := d.members[p.Worker]; m != nil; m = m.before {
 		if !alone {
-			m.forget()
+			m.forgetEmptyClaims()
 		}
 	}
 	for _, w := range d.pollers(p.Worker) {
 		w.relink()
 		if !alone {
-			d.kick(w)
+			d.startClaims(w)
 		}
 	}
 }

@@ -51,10 +51,12 @@ func (h *Hub) WatchRun(id string) (<-chan struct{}, func()) {
 }
 
 // WatchResponse is like WatchRun, for a query task: the channel receives when the query task has a reply.
-func (h *Hub) WatchResponse(id string) (<-chan struct{}, func()) { return h.WatchRun(question + id) }
+func (h *Hub) WatchResponse(id string) (<-chan struct{}, func()) {
+	return h.WatchRun(questionPrefix + id)
+}
 
-// question is the prefix of IDs of query tasks among the run IDs.
-const question = "question "
+// questionPrefix is the prefix of IDs of query tasks among the run IDs.
+const questionPrefix = "question "
 
 // Topics selects the hints of a Watch.
 type Topics uint16
@@ -171,7 +173,7 @@ func (h *Hub) Changed(c store.Changed) {
 			}
 		}
 		for _, id := range c.Answers {
-			for watcher := range h.runs[question+id] {
+			for watcher := range h.runs[questionPrefix+id] {
 				nudge(watcher)
 			}
 		}

@@ -11,18 +11,18 @@ import (
 // poll queues. It is linked into a poll queue only while it can accept a task of that kind, so that searches skip full
 // polls.
 
-// kinds is the number of task kinds.
-const kinds = 4
+// kindCount is the number of task kinds.
+const kindCount = 4
 
-var kindNames = [kinds]protocol.TaskKind{
+var kindNames = [kindCount]protocol.TaskKind{
 	protocol.KindWorkflow, protocol.KindActivity, protocol.KindQuery, protocol.KindValidation,
 }
 
-// tiers is the number of priorities.
-const tiers = 10
+// priorityCount is the number of priorities.
+const priorityCount = 10
 
-// never is the time that is passed to rules of the engine that do not depend on the time.
-var never time.Time
+// noTime is the time that is passed to rules of the engine that do not depend on the time.
+var noTime time.Time
 
 // kindOf returns the number of a kind, or -1 for an unknown one.
 func kindOf(k protocol.TaskKind) int {
@@ -176,13 +176,13 @@ func (l *pollQueue) recordReady(keys []store.RoutingKey) {
 	}
 	for i := range keys {
 		for _, g := range l.eligible(keys[i].Type, keys[i].BuildID, keys[i].Requirements).fits {
-			g.readyGenOf[min(max(keys[i].Priority, 0), tiers-1)] = l.gen
+			g.readyGenOf[min(max(keys[i].Priority, 0), priorityCount-1)] = l.gen
 			g.recordReady()
 		}
 	}
 }
 
-func allOf(gen uint64) (of [tiers]uint64) {
+func allOf(gen uint64) (of [priorityCount]uint64) {
 	for i := range of {
 		of[i] = gen
 	}

@@ -126,7 +126,7 @@ func (w *model) batch() {
 		first := w.longest(o)
 		r := w.d.Reserve(o)
 		if r == nil {
-			if first != nil && first.entry(w.d.pollQueues[keyOf(o)]).spot.clear() {
+			if first != nil && first.entry(w.d.pollQueues[keyOf(o)]).spot.hasNoOlderTask() {
 				w.Fatalf("task %d was not delivered to the poll that waits for it", o.Now.UnixNano())
 			}
 			w.open = append(w.open, promise{o: o})

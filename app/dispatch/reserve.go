@@ -35,13 +35,13 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	want := engine.TaskRequirements{
 		Kind: o.Kind, Type: o.Type, BuildID: o.BuildID, Requirements: o.Requirements, Session: o.Session, Queue: o.Settings,
 	}
-	w := d.choose(l, want, o)
+	w := d.choosePoll(l, want, o)
 	for w != nil && !w.budget.fits(w.size(&o)) {
 		// The task does not fit into the poll's response. The poll must not receive a smaller task that follows this
 		// one.
 		w.stopped = true
 		w.relink()
-		w = d.choose(l, want, o)
+		w = d.choosePoll(l, want, o)
 	}
 	if w == nil {
 		return nil
@@ -52,14 +52,14 @@ func (d *Dispatch) Reserve(o store.Offer) store.Reservation {
 	}
 	w.budget.reserve(size)
 	// Older tasks of other kinds count, too: a poll with one slot that receives this task delays all of them.
-	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.clear() })
+	past := slices.ContainsFunc(w.entries, func(e entry) bool { return !e.spot.hasNoOlderTask() })
 	w.reserveSlots(k, 1)
 	d.beginWork()
 	return &reservation{waiter: w, kind: k, overtook: past, size: size}
 }
 
-// choose returns the poll that receives the task, or nil.
-func (d *Dispatch) choose(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
+// choosePoll returns the poll that receives the task, or nil.
+func (d *Dispatch) choosePoll(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	w := d.eagerWaiter(l, want, o)
 	if w == nil {
 		w = d.stickyWaiter(l, want, o)
@@ -68,7 +68,7 @@ func (d *Dispatch) choose(l *pollQueue, want engine.TaskRequirements, o store.Of
 		w = d.longest(l, want, o)
 	}
 	if w == nil && o.MayOvertake {
-		w = d.maker(l, want, o)
+		w = d.creatorPoll(l, want, o)
 	}
 	return w
 }
@@ -81,27 +81,27 @@ func (d *Dispatch) eagerWaiter(l *pollQueue, want engine.TaskRequirements, o sto
 	if o.Kind != protocol.KindActivity || o.Fair || len(d.runWaiters) == 0 {
 		return nil
 	}
-	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.clear() })
+	return d.runWaiter(l, want, o, func(w *Waiter, s *spot) bool { return w.spec.Run != "" && s.hasNoOlderTask() })
 }
 
-// maker returns the poll whose outcomes or eager workflow task created the task, unless a more urgent task may be ready
-// for it.
-func (d *Dispatch) maker(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
+// creatorPoll returns the poll whose outcomes or eager workflow task created the task, unless a more urgent task may be
+// ready for it.
+func (d *Dispatch) creatorPoll(l *pollQueue, want engine.TaskRequirements, o store.Offer) *Waiter {
 	var sticky []store.Process
 	if o.Kind == protocol.KindWorkflow && d.sticky != nil {
 		sticky = d.sticky(o.Run)
 	}
-	return d.ofRun(l, want, o, func(w *Waiter, s *spot) bool {
+	return d.runWaiter(l, want, o, func(w *Waiter, s *spot) bool {
 		// Another worker would have to read and replay the run, which one of these processes has in its cache.
 		caches := len(sticky) == 0 || slices.ContainsFunc(sticky, func(p store.Process) bool {
 			return p.Worker == w.member.worker.Key() && p.Incarnation == w.member.worker.Incarnation
 		})
-		return caches && !s.urgent(o.Priority)
+		return caches && !s.mayHaveUrgentTask(o.Priority)
 	})
 }
 
-// ofRun returns the first waiter for tasks of the run that may run this task and has a free slot.
-func (d *Dispatch) ofRun(
+// runWaiter returns the first waiter for tasks of the run that may run this task and has a free slot.
+func (d *Dispatch) runWaiter(
 	l *pollQueue, want engine.TaskRequirements, o store.Offer, fits func(*Waiter, *spot) bool,
 ) *Waiter {
 	for _, w := range d.runWaiters[o.Run] {
@@ -136,7 +136,7 @@ func (d *Dispatch) longest(l *pollQueue, want engine.TaskRequirements, o store.O
 		}
 		w = m.longest(l, want, o)
 	}
-	if w == nil || !w.entry(l).spot.clear() {
+	if w == nil || !w.entry(l).spot.hasNoOlderTask() {
 		return nil
 	}
 	return w
@@ -163,7 +163,7 @@ func (d *Dispatch) stickyWaiter(l *pollQueue, want engine.TaskRequirements, o st
 		if m == nil || m.worker.Incarnation != p.Incarnation {
 			continue
 		}
-		if s := m.spots[l]; s == nil || !s.clear() {
+		if s := m.spots[l]; s == nil || !s.hasNoOlderTask() {
 			continue
 		}
 		if w := m.longest(l, want, o); w != nil {
@@ -225,7 +225,7 @@ func (r *reservation) Undo() {
 	d.count.Undone++
 	w.budget.undo(r.size)
 	w.release(r.kind, 1)
-	d.kick(w)
+	d.startClaims(w)
 }
 
 // Doubt ends a poll with an ID, which the worker can repeat to learn the outcome (see doubt). Any other poll continues.
@@ -236,16 +236,16 @@ func (r *reservation) Doubt(err error) {
 	r.finish()
 	defer d.endWork()
 	d.count.Undone++
-	d.doubt(w, err)
+	d.endUncertain(w, err)
 	w.budget.undo(r.size)
 	w.release(r.kind, 1)
-	d.kick(w)
+	d.startClaims(w)
 }
 
-// doubt ends a poll whose commit or claim failed with an unknown outcome, because a task may have been leased to it.
-// The lease contains the poll ID, so the worker receives the task when it repeats the poll. If the poll stayed open
+// endUncertain ends a poll whose commit or claim failed with an unknown outcome, because a task may have been leased to
+// it. The lease contains the poll ID, so the worker receives the task when it repeats the poll. If the poll stayed open
 // instead, no worker would run the task until its lease expires.
-func (d *Dispatch) doubt(w *Waiter, err error) {
+func (d *Dispatch) endUncertain(w *Waiter, err error) {
 	if w.spec.Lessee.PollID != "" && !w.detached {
 		d.endWait(w, err)
 	}

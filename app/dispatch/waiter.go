@@ -68,9 +68,9 @@ type Waiter struct {
 	// The fields below are guarded by d.mu.
 	member   *member
 	place    uint64 // number of the waiter's arrival, which determines its position
-	free     [kinds]int
+	free     [kindCount]int
 	max      int
-	own      [kinds]int // free slots that are reserved for tasks that its outcomes create
+	own      [kindCount]int // free slots that are reserved for tasks that its outcomes create
 	entries  []entry
 	pending  int // number of reservations and claims that have reserved it
 	got      []store.Leased
@@ -104,7 +104,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 	d.waiters[w] = struct{}{}
 	if s.Still != nil && !s.Still() {
 		w.entries = nil
-		d.dismiss(w)
+		d.endPollNow(w)
 		return w
 	}
 	for _, kind := range s.Kinds {
@@ -133,7 +133,7 @@ func (d *Dispatch) Enter(s Spec) *Waiter {
 		}
 	}
 	w.relink()
-	d.kick(w)
+	d.startClaims(w)
 	return w
 }
 
@@ -162,11 +162,11 @@ func (w *Waiter) Wait(ctx context.Context, hold time.Duration) ([]store.Leased, 
 	} else {
 		timer := time.NewTimer(hold)
 		defer timer.Stop()
-		if w.until(ctx, timer.C) {
+		if w.waitUntilDone(ctx, timer.C) {
 			return w.outcome(ctx)
 		}
 		d.mu.Lock()
-		d.shut(w)
+		d.stopDeliveries(w)
 		d.mu.Unlock()
 	}
 	w.settlePending(ctx)
@@ -184,7 +184,7 @@ func (w *Waiter) settlePending(ctx context.Context) {
 	}
 	timer := time.NewTimer(w.d.opt.Settle)
 	defer timer.Stop()
-	w.until(ctx, timer.C)
+	w.waitUntilDone(ctx, timer.C)
 }
 
 // Collect ends the poll and returns the tasks that were delivered to it. It does not wait for new tasks, but it waits
@@ -193,12 +193,12 @@ func (w *Waiter) settlePending(ctx context.Context) {
 // for the result.
 func (w *Waiter) Collect(ctx context.Context) []store.Leased {
 	w.d.mu.Lock()
-	if w.own != [kinds]int{} && w.pending == 0 && len(w.got) == 0 && !w.closing {
-		w.own = [kinds]int{}
+	if w.own != [kindCount]int{} && w.pending == 0 && len(w.got) == 0 && !w.closing {
+		w.own = [kindCount]int{}
 		w.wakeOnClaims()
-		w.d.kick(w)
+		w.d.startClaims(w)
 	} else {
-		w.d.shut(w)
+		w.d.stopDeliveries(w)
 	}
 	w.d.mu.Unlock()
 	w.settlePending(ctx)
@@ -228,8 +228,8 @@ func (w *Waiter) wakeOnClaims() {
 	}
 }
 
-// until blocks until the poll is complete and returns true, or returns false at the timeout or the end of ctx.
-func (w *Waiter) until(ctx context.Context, timeout <-chan time.Time) bool {
+// waitUntilDone blocks until the poll is complete and returns true, or returns false at the timeout or the end of ctx.
+func (w *Waiter) waitUntilDone(ctx context.Context, timeout <-chan time.Time) bool {
 	for {
 		w.d.mu.Lock()
 		ended := w.done()
@@ -265,7 +265,7 @@ func (w *Waiter) asking() bool {
 	}
 	for i := range w.entries {
 		e := &w.entries[i]
-		if !e.claimAnswered && !e.spot.clear() {
+		if !e.claimAnswered && !e.spot.hasNoOlderTask() {
 			if e.queue.pause == nil || e.queue.err == nil {
 				return true
 			}
@@ -330,8 +330,8 @@ func (w *Waiter) detach() []store.Leased {
 	return tasks
 }
 
-// shut stops new deliveries to a poll. Tasks that are already reserved for it still arrive.
-func (d *Dispatch) shut(w *Waiter) {
+// stopDeliveries stops new deliveries to a poll. Tasks that are already reserved for it still arrive.
+func (d *Dispatch) stopDeliveries(w *Waiter) {
 	w.closing = true
 	w.relink()
 	w.signal()
@@ -340,7 +340,7 @@ func (d *Dispatch) shut(w *Waiter) {
 // endWait ends a wait with an error.
 func (d *Dispatch) endWait(w *Waiter, err error) {
 	w.err = err
-	d.shut(w)
+	d.stopDeliveries(w)
 }
 
 // room returns the number of tasks of a kind that the poll can still accept.

@@ -105,7 +105,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, err
 	}
 	p.assemble()
-	p.drain, p.close = once(p.drainNow), once(p.closeNow)
+	p.drain, p.close = runOnce(p.drainNow), runOnce(p.closeNow)
 	return p, nil
 }
 
@@ -304,8 +304,8 @@ func (p *Server) closeNow(ctx context.Context) error {
 	return errors.Join(err, p.store.Close())
 }
 
-// once calls fn for its first caller and returns the error to it; later callers wait for the end of that call.
-func once(fn func(context.Context) error) func(context.Context) error {
+// runOnce calls fn for its first caller and returns the error to it; later callers wait for the end of that call.
+func runOnce(fn func(context.Context) error) func(context.Context) error {
 	var first sync.Once
 	return func(ctx context.Context) (err error) {
 		first.Do(func() { err = fn(ctx) })

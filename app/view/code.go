@@ -16,9 +16,9 @@ const maxDiffers = 100
 // codeOf is the scope in which workers should have the same code for an activity type.
 type codeOf struct{ namespace, release, activity string }
 
-// disputed returns the activity types for which the workers of a release do not all have the same code. Workers need to
-// be compared only for these types.
-func disputed(views []protocol.WorkerView) map[codeOf]bool {
+// differingTypes returns the activity types for which the workers of a release do not all have the same code. Workers
+// need to be compared only for these types.
+func differingTypes(views []protocol.WorkerView) map[codeOf]bool {
 	first, all := map[codeOf]string{}, map[codeOf]bool{}
 	for i := range views {
 		v := &views[i]
@@ -40,7 +40,7 @@ func disputed(views []protocol.WorkerView) map[codeOf]bool {
 // differences adds to the views of workers the activity types for which another worker of the same release with a
 // common queue has different code. Which of the two receives a task is random, so operators should see this.
 func differences(views []protocol.WorkerView) {
-	disputes := disputed(views)
+	disputes := differingTypes(views)
 	if len(disputes) == 0 {
 		return
 	}

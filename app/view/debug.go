@@ -45,7 +45,7 @@ func (v *View) Debug(ctx context.Context, t protocol.Target) (protocol.DebugView
 		e, err := r.LastEvent(ctx, run.RunID)
 		if err == nil {
 			d.LastEvent = protocol.DebugEvent{Sequence: e.Seq, Type: e.Type(), At: e.At}
-			err = lately(ctx, r, &run, &d)
+			err = addRecentFindings(ctx, r, &run, &d)
 		}
 		if err != nil {
 			return err
@@ -92,15 +92,15 @@ func (v *View) clockFinding(run *protocol.RunView, now time.Time) []protocol.Fin
 	}}
 }
 
-// eventsBack is the number of last events that are searched.
-const eventsBack = 200
+// searchedEvents is the number of last events that are searched.
+const searchedEvents = 200
 
-// lately adds findings from the last events: the last failure of the run's code, unless its open workflow task reports
-// it, and received signals for which the run does not wait, if it waits for another signal.
-func lately(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
+// addRecentFindings adds findings from the last events: the last failure of the run's code, unless its open workflow
+// task reports it, and received signals for which the run does not wait, if it waits for another signal.
+func addRecentFindings(ctx context.Context, r store.Reader, v *protocol.RunView, d *protocol.DebugView) error {
 	came, asked := map[string]history.Time{}, map[string]bool{}
-	for after := max(0, v.HistoryLength-eventsBack); after < v.HistoryLength; {
-		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, eventsBack, transaction.MaxPageSize)
+	for after := max(0, v.HistoryLength-searchedEvents); after < v.HistoryLength; {
+		events, err := r.Events(ctx, v.RunID, after, v.HistoryLength, searchedEvents, transaction.MaxPageSize)
 		if err != nil {
 			return err
 		}

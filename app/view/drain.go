@@ -19,7 +19,7 @@ const shownDrained = 1000
 // FleetDrains lists the drains of a namespace with their progress.
 func (v *View) FleetDrains(ctx context.Context, ns string) (protocol.FleetDrains, error) {
 	out := protocol.FleetDrains{Namespace: transaction.NamespaceOrDefault(ns), Drains: []protocol.FleetDrainState{}}
-	decided, err := v.decided(ctx, out.Namespace)
+	decided, err := v.queueSettings(ctx, out.Namespace)
 	if err != nil || decided[""] == nil {
 		return out, err
 	}

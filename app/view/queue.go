@@ -101,7 +101,7 @@ func (v *View) BuildIDs(ctx context.Context, ns, name string) (protocol.BuildRol
 // Limits returns the limits of a queue, or of a namespace.
 func (v *View) Limits(ctx context.Context, ns, name string) (protocol.LimitState, error) {
 	key := engine.QueueKey{Namespace: transaction.NamespaceOrDefault(ns), Name: name}
-	decided, err := v.decided(ctx, key.Namespace)
+	decided, err := v.queueSettings(ctx, key.Namespace)
 	return LimitState(key, decided[name]), err
 }
 
@@ -128,8 +128,8 @@ func orNone(n int) *int {
 	return &n
 }
 
-// decided returns the decisions about the queues of a namespace by name; "" is the whole namespace.
-func (v *View) decided(ctx context.Context, ns string) (map[string]*engine.Queue, error) {
+// queueSettings returns the decisions about the queues of a namespace by name; "" is the whole namespace.
+func (v *View) queueSettings(ctx context.Context, ns string) (map[string]*engine.Queue, error) {
 	m := map[string]*engine.Queue{}
 	err := v.store.View(ctx, func(r store.Reader) error {
 		rows, err := r.QueueRows(ctx, ns)

@@ -74,7 +74,7 @@ func (v *View) queueServers(ctx context.Context, ns string) (*queueSnapshot, err
 			g.workers[q] = append(g.workers[q], w)
 		}
 	}
-	g.decided, err = v.decided(ctx, ns)
+	g.decided, err = v.queueSettings(ctx, ns)
 	return g, err
 }
 

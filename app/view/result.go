@@ -36,7 +36,7 @@ func (v *View) Result(ctx context.Context, t protocol.Target, most time.Duration
 	}
 	end, err := w.await(ctx, t, read, most)
 	if err != nil || !full {
-		return v.shown(ctx, end, err)
+		return v.describeEnd(ctx, end, err)
 	}
 	if err := budget.Load(ctx, min(end.head.Bytes, maxDescribed)); err != nil {
 		return protocol.RunView{}, err
@@ -82,11 +82,11 @@ func (w *ResultWatch) Result(
 	t := w.target
 	t.RunID = run
 	end, err := w.await(ctx, t, read, most)
-	return w.view.shown(ctx, end, err)
+	return w.view.describeEnd(ctx, end, err)
 }
 
-// shown returns the last run of a chain with its outcome, or the error of the wait.
-func (v *View) shown(ctx context.Context, end chainEnd, err error) (protocol.RunView, error) {
+// describeEnd returns the last run of a chain with its outcome, or the error of the wait.
+func (v *View) describeEnd(ctx context.Context, end chainEnd, err error) (protocol.RunView, error) {
 	if err != nil {
 		return protocol.RunView{}, err
 	}

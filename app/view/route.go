@@ -14,7 +14,7 @@ import (
 // Routed returns the group to which the tasks of a queue, or of a namespace, are routed.
 func (v *View) Routed(ctx context.Context, ns, name string) (protocol.RouteState, error) {
 	out := protocol.RouteState{Namespace: transaction.NamespaceOrDefault(ns), Queue: name}
-	decided, err := v.decided(ctx, out.Namespace)
+	decided, err := v.queueSettings(ctx, out.Namespace)
 	if err != nil {
 		return out, err
 	}

@@ -55,7 +55,7 @@ func (v *View) Sessions(ctx context.Context, in protocol.SessionList) (protocol.
 		if err != nil {
 			return err
 		}
-		around, err := v.among(ctx, r, known, ns, true, now)
+		around, err := v.waitContextOf(ctx, r, known, ns, true, now)
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func (v *View) Session(ctx context.Context, ns, id string) (protocol.SessionView
 		if err != nil {
 			return err
 		}
-		around, err := v.among(ctx, r, known, key.Namespace, true, now)
+		around, err := v.waitContextOf(ctx, r, known, key.Namespace, true, now)
 		if err != nil {
 			return err
 		}

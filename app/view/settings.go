@@ -18,7 +18,7 @@ const shownPending = 100
 // heartbeats.
 func (v *View) FleetSettings(ctx context.Context, ns string) (protocol.FleetSettingsState, error) {
 	out := protocol.FleetSettingsState{Namespace: transaction.NamespaceOrDefault(ns), Pending: []string{}}
-	decided, err := v.decided(ctx, out.Namespace)
+	decided, err := v.queueSettings(ctx, out.Namespace)
 	if err != nil {
 		return out, err
 	}

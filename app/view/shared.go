@@ -29,8 +29,8 @@ const pauseShare = 20
 
 // leisurely is the pace of reads for display, promptly the pace of reads for programs, which act on the result.
 var (
-	leisurely = pace{minAge: sharedFor, maxAge: sharedMaxAge}
-	promptly  = pace{minAge: 100 * time.Millisecond, maxAge: sharedFor}
+	displayPace = pace{minAge: sharedFor, maxAge: sharedMaxAge}
+	programPace = pace{minAge: 100 * time.Millisecond, maxAge: sharedFor}
 )
 
 // shared serves one read per key to all callers, at its pace. The result was read after the last change that this app

@@ -12,7 +12,7 @@ import (
 
 // An app sees many namespaces, and thus many keys, over its lifetime; the cache is bounded and drops the oldest keys.
 func TestSharedReadsAreCachedForALimitedNumberOfKeys(t *testing.T) {
-	s := shared[int]{pace: leisurely}
+	s := shared[int]{pace: displayPace}
 	for i := range 4 * sharedKeys {
 		_, err := s.get(t.Context(), strconv.Itoa(i), func() uint64 { return 0 }, func(context.Context) (int, error) {
 			return i, nil
@@ -32,7 +32,7 @@ func TestSharedReadRunsOncePerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var changes atomic.Uint64
 		var reads atomic.Int64
-		s := shared[uint64]{pace: leisurely}
+		s := shared[uint64]{pace: displayPace}
 		get := func() uint64 {
 			v, err := s.get(t.Context(), "default", changes.Load, func(context.Context) (uint64, error) {
 				reads.Add(1)
@@ -80,7 +80,7 @@ func TestSharedReadPausesForItsDuration(t *testing.T) {
 	for took, most := range map[time.Duration]int64{0: 101, 20 * time.Millisecond: 26, 100 * time.Millisecond: 11} {
 		synctest.Test(t, func(t *testing.T) {
 			var changes, reads atomic.Uint64
-			s := shared[uint64]{pace: promptly}
+			s := shared[uint64]{pace: programPace}
 			for from := time.Now(); time.Since(from) < 10*time.Second; {
 				known := changes.Add(1)
 				got, err := s.get(t.Context(), "default", changes.Load, func(context.Context) (uint64, error) {

@@ -77,10 +77,10 @@ type Dispatch interface {
 func New(s reads, o Options) *View {
 	return &View{
 		store: s, workers: o.Workers, opt: o, started: time.Now(),
-		overviews: shared[protocol.Overview]{pace: leisurely}, runCounts: shared[protocol.RunCounts]{pace: leisurely},
-		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: promptly},
-		exactOverviews:  shared[protocol.Overview]{pace: promptly}, queues: shared[queueCounts]{pace: promptly},
-		orders: shared[protocol.QueueOrder]{pace: promptly},
+		overviews: shared[protocol.Overview]{pace: displayPace}, runCounts: shared[protocol.RunCounts]{pace: displayPace},
+		sessionsCounted: shared[map[protocol.SessionStatus]int]{pace: programPace},
+		exactOverviews:  shared[protocol.Overview]{pace: programPace}, queues: shared[queueCounts]{pace: programPace},
+		orders: shared[protocol.QueueOrder]{pace: programPace},
 	}
 }
 

@@ -26,11 +26,11 @@ func (v *View) waitContext(
 	if err != nil {
 		return nil, err
 	}
-	return v.among(ctx, r, known, ns, sessions, now)
+	return v.waitContextOf(ctx, r, known, ns, sessions, now)
 }
 
-// among is like waitContext, for workers that were already read.
-func (v *View) among(
+// waitContextOf is like waitContext, for workers that were already read.
+func (v *View) waitContextOf(
 	ctx context.Context, r store.Reader, roster membership.Roster, ns string, sessions bool, now time.Time,
 ) (a *engine.WaitContext, err error) {
 	var held map[string]store.Holding

@@ -38,7 +38,7 @@ const (
 	cutAfter   = time.Second
 	mayWait    = 64
 	mayWaitAll = 4096
-	worthACut  = 64 << 10 // minimum bytes of a grant whose request is cut off
+	minCut     = 64 << 10 // minimum bytes of a grant whose request is cut off
 )
 
 // Budget limits the number of bytes in flight. New creates it. A nil Budget has no limit.
@@ -157,7 +157,7 @@ func (b *Budget) Place(o Owner, cut Cutter) (*Grant, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.used+1 > b.total {
-		victim := b.victim(o, 1)
+		victim := b.largestCuttable(o, 1)
 		if victim == nil {
 			b.drop(o)
 			return nil, false
@@ -217,7 +217,7 @@ func (g *Grant) Grow(ctx context.Context, n int64) error {
 		return ErrOverloaded
 	}
 	n = min(n, max(0, b.limit(g.class)-g.n))
-	if b.inPart(g.class, n) || b.used+n <= b.limit(g.class) && !b.someoneFirst(g.owner, g.class) {
+	if b.inPart(g.class, n) || b.used+n <= b.limit(g.class) && !b.waiterFirst(g.owner, g.class) {
 		b.grantBytes(g, n)
 		b.mu.Unlock()
 		return nil
@@ -271,7 +271,7 @@ func (g *Grant) Try(n int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n = min(n, max(0, b.limit(g.class)-g.n))
-	if g.ended || b.used+n > b.limit(g.class) || b.someoneFirst(g.owner, g.class) {
+	if g.ended || b.used+n > b.limit(g.class) || b.waiterFirst(g.owner, g.class) {
 		b.drop(g.owner)
 		return false
 	}
@@ -300,7 +300,7 @@ func (g *Grant) Force(n int64) {
 		return
 	}
 	g.budget.grantBytes(g, n)
-	g.budget.relieve()
+	g.budget.cutToLimit()
 }
 
 // Shrink returns all bytes above n.
@@ -315,7 +315,7 @@ func (g *Grant) Return(n int64) {
 	defer g.budget.mu.Unlock()
 	if !g.ended {
 		g.budget.grantBytes(g, -min(n, g.n))
-		g.budget.serve()
+		g.budget.grantWaiting()
 	}
 }
 
@@ -343,7 +343,7 @@ func (g *Grant) Release() {
 		return
 	}
 	b.releaseGrant(g)
-	b.serve()
+	b.grantWaiting()
 }
 
 // releaseGrant returns all bytes of a grant; the caller holds mu.
@@ -417,9 +417,9 @@ func (b *Budget) dequeue(r *request) {
 	b.drop(r.grant.owner)
 }
 
-// fewer reports whether owner a has fewer bytes than o: it compares namespaces, and for equal namespaces tokens. The
-// caller holds mu.
-func (b *Budget) fewer(a, o Owner) bool {
+// usesFewer reports whether owner a has fewer bytes than o: it compares namespaces, and for equal namespaces tokens.
+// The caller holds mu.
+func (b *Budget) usesFewer(a, o Owner) bool {
 	an, at := b.holders(a)
 	on, ot := b.holders(o)
 	if a.Namespace != o.Namespace {
@@ -433,12 +433,12 @@ func (b *Budget) inPart(c Class, n int64) bool {
 	return c == Reserved && b.part+n <= b.reserved && b.used+n <= b.total
 }
 
-// someoneFirst reports whether a waiting request precedes a new request of this owner. If both owners have equal bytes,
+// waiterFirst reports whether a waiting request precedes a new request of this owner. If both owners have equal bytes,
 // the waiting request is first, but an ordinary request never precedes an outcome. The caller holds mu.
-func (b *Budget) someoneFirst(o Owner, c Class) bool {
+func (b *Budget) waiterFirst(o Owner, c Class) bool {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
-		if r.class >= c && !b.fewer(o, r.grant.owner) || r.class < c && b.fewer(r.grant.owner, o) {
+		if r.class >= c && !b.usesFewer(o, r.grant.owner) || r.class < c && b.usesFewer(r.grant.owner, o) {
 			b.drop(o)
 			return true
 		}
@@ -446,12 +446,12 @@ func (b *Budget) someoneFirst(o Owner, c Class) bool {
 	return false
 }
 
-// first returns the waiting request of a class whose owner has the fewest bytes, and of this owner the request with the
-// most bytes, because it can finish and release them. The caller holds mu.
-func (b *Budget) first(c Class) (best *request) {
+// firstWaiting returns the waiting request of a class whose owner has the fewest bytes, and of this owner the request
+// with the most bytes, because it can finish and release them. The caller holds mu.
+func (b *Budget) firstWaiting(c Class) (best *request) {
 	for e := b.waiting.Front(); e != nil; e = e.Next() {
 		r := e.Value.(*request)
-		if r.class == c && (best == nil || b.fewer(r.grant.owner, best.grant.owner) ||
+		if r.class == c && (best == nil || b.usesFewer(r.grant.owner, best.grant.owner) ||
 			r.grant.owner == best.grant.owner && r.grant.n > best.grant.n) {
 			best = r
 		}
@@ -459,12 +459,12 @@ func (b *Budget) first(c Class) (best *request) {
 	return best
 }
 
-// serve grants waiting requests that fit, in the order of their owners' bytes, the fewest first. The caller holds mu. A
-// request that does not fit is overtaken only by requests that fit into the reserved part.
-func (b *Budget) serve() {
+// grantWaiting grants waiting requests that fit, in the order of their owners' bytes, the fewest first. The caller
+// holds mu. A request that does not fit is overtaken only by requests that fit into the reserved part.
+func (b *Budget) grantWaiting() {
 	for {
-		r, ordinary := b.first(Reserved), b.first(Ordinary)
-		if r == nil || !b.inPart(Reserved, r.n) && ordinary != nil && b.fewer(ordinary.grant.owner, r.grant.owner) {
+		r, ordinary := b.firstWaiting(Reserved), b.firstWaiting(Ordinary)
+		if r == nil || !b.inPart(Reserved, r.n) && ordinary != nil && b.usesFewer(ordinary.grant.owner, r.grant.owner) {
 			r = ordinary
 		}
 		if r == nil || b.used+r.n > b.limit(r.class) && !b.inPart(r.class, r.n) {
@@ -485,7 +485,7 @@ func (b *Budget) cutFor(r *request) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for needed := b.used + r.n - b.limit(r.class); needed > 0; {
-		victim := b.victim(r.grant.owner, r.n)
+		victim := b.largestCuttable(r.grant.owner, r.n)
 		if victim == nil {
 			return
 		}
@@ -493,10 +493,10 @@ func (b *Budget) cutFor(r *request) {
 	}
 }
 
-// victim returns the largest grant that may be cut so that o can have n more bytes. It belongs to the owner with the
-// most bytes, which must exceed those of o including the n bytes. Owners are compared by namespace, and by token within
-// the namespace of o. The caller holds mu.
-func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
+// largestCuttable returns the largest grant that may be cut so that o can have n more bytes. It belongs to the owner
+// with the most bytes, which must exceed those of o including the n bytes. Owners are compared by namespace, and by
+// token within the namespace of o. The caller holds mu.
+func (b *Budget) largestCuttable(o Owner, n int64) (victim *Grant) {
 	mine, own := b.holders(o)
 	most := int64(0)
 	for name, namespace := range b.namespaces {
@@ -509,7 +509,7 @@ func (b *Budget) victim(o Owner, n int64) (victim *Grant) {
 				continue
 			}
 			for g := range token.grants {
-				if g.cut != nil && g.n >= min(worthACut, n) && (has > most || victim == nil || g.n > victim.n) {
+				if g.cut != nil && g.n >= min(minCut, n) && (has > most || victim == nil || g.n > victim.n) {
 					victim, most = g, has
 				}
 			}
@@ -527,10 +527,10 @@ func (b *Budget) cutOne(g *Grant) int64 {
 	return g.n
 }
 
-// relieve cuts requests that may be cut while more bytes are in use than the total: requests of the namespace with the
-// most bytes, within it of the token with the most bytes, the largest first. A request that was cut counts as ended.
-// The caller holds mu.
-func (b *Budget) relieve() {
+// cutToLimit cuts requests that may be cut while more bytes are in use than the total: requests of the namespace with
+// the most bytes, within it of the token with the most bytes, the largest first. A request that was cut counts as
+// ended. The caller holds mu.
+func (b *Budget) cutToLimit() {
 	excess := b.used - b.total
 	if excess <= 0 {
 		return
@@ -550,7 +550,7 @@ func (b *Budget) relieve() {
 		for _, namespace := range b.namespaces {
 			for _, token := range namespace.tokens {
 				for g := range token.grants {
-					if g.cut == nil || g.n < worthACut {
+					if g.cut == nil || g.n < minCut {
 						continue
 					}
 					if victim == nil || namespace.used > of || namespace.used == of &&

@@ -46,7 +46,7 @@ func (p *program) devCommand() *cobra.Command {
 // additional sample runs and waits for them.
 func (p *program) dev(ctx context.Context, s *settings, held *heldLog) error {
 	// After this time, show log lines even while dev waits for a database.
-	patience := time.AfterFunc(heldFor, held.release)
+	patience := time.AfterFunc(maxLogDelay, held.release)
 	defer patience.Stop()
 	n, err := p.start(ctx, s)
 	if err != nil {
@@ -176,8 +176,8 @@ func approve(ctx context.Context, p *server.Server, run protocol.StartResponse) 
 	}
 }
 
-// heldFor is the maximum time for which log lines are delayed.
-const heldFor = 3 * time.Second
+// maxLogDelay is the maximum time for which log lines are delayed.
+const maxLogDelay = 3 * time.Second
 
 // heldLog delays log lines until it is released, so that dev's own lines are printed first.
 type heldLog struct {

@@ -248,7 +248,7 @@ func (p *program) sessionsCommand() *cobra.Command {
 					func(a protocol.SessionAttempt) table.Row {
 						return table.Row{
 							n.name(a.Epoch), a.ActivityType, a.Attempt, a.WorkflowID, a.Worker, a.Outcome, stamp(a.StartedAt),
-							stamp(a.EndedAt), took(a.StartedAt, a.EndedAt), lastHeartbeat(a.Heartbeat, a.HeartbeatDetails), a.Why,
+							stamp(a.EndedAt), durationBetween(a.StartedAt, a.EndedAt), lastHeartbeat(a.Heartbeat, a.HeartbeatDetails), a.Why,
 						}
 					})
 			},

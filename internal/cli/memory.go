@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// leastMemory is the minimum that settings.memory returns, whatever executor-memory is.
-const leastMemory = 64 << 20
+// minMemory is the minimum that settings.memory returns, whatever executor-memory is.
+const minMemory = 64 << 20
 
 // memoryOutsideRuntime is the minimum memory of a process that the Go runtime does not count.
 const memoryOutsideRuntime = 64 << 20
@@ -25,7 +25,7 @@ func (s *settings) memory() (bytes int64, limited bool) {
 		if executors == 0 {
 			executors = total / 4 * 3
 		}
-		bytes = max(leastMemory, total-executors)
+		bytes = max(minMemory, total-executors)
 	}
 	return bytes, limited
 }

@@ -43,8 +43,8 @@ func progress(raw json.RawMessage) string {
 	return inOneLine(strings.Join(words, ", "))
 }
 
-// took returns the duration from one time to another; empty if one of them is unknown.
-func took(from, to history.Time) string {
+// durationBetween returns the duration from one time to another; empty if one of them is unknown.
+func durationBetween(from, to history.Time) string {
 	if from.IsZero() || to.IsZero() {
 		return ""
 	}

@@ -47,14 +47,14 @@ func (p *program) listSchedules(c *cobra.Command, _ []string) error {
 		table.Row{"schedule", "type", "status", "times", "overlap", "fired", "skipped", "last", "next"},
 		func(v protocol.ScheduleView) table.Row {
 			return table.Row{
-				v.ScheduleID, typeOf(v.Kind, v.WorkflowType), v.Status, times(v.Spec), v.Overlap, v.Fires, v.Info.Skipped,
+				v.ScheduleID, typeOf(v.Kind, v.WorkflowType), v.Status, firingTimes(v.Spec), v.Overlap, v.Fires, v.Info.Skipped,
 				stampOf(v.LastFire), stampOf(v.NextFire),
 			}
 		})
 }
 
-// times describes the firing times of a schedule in a few words.
-func times(s protocol.ScheduleSpec) string {
+// firingTimes describes the firing times of a schedule in a few words.
+func firingTimes(s protocol.ScheduleSpec) string {
 	all := append([]string(nil), s.Cron...)
 	for _, i := range s.Intervals {
 		all = append(all, "every "+durationText(i.Every))
@@ -88,7 +88,7 @@ func (p *program) describeSchedule(c *cobra.Command, args []string) error {
 			fact{"session", v.Action.SessionID},
 			fact{"queue", v.Action.TaskQueue},
 			fact{"input", jsonText(v.Action.Input)},
-			fact{"times", times(v.Spec)},
+			fact{"times", firingTimes(v.Spec)},
 			fact{"status", v.Status},
 			fact{"note", stringOf(v.Note)},
 			fact{"overlap", v.Overlap},

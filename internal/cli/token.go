@@ -21,8 +21,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// never is displayed for a missing time, such as that of the last use.
-const never = "never"
+// neverText is displayed for a missing time, such as that of the last use.
+const neverText = "never"
 
 func (p *program) tokenCommand() *cobra.Command {
 	var in auth.TokenRequest
@@ -55,7 +55,7 @@ func (p *program) tokenCommand() *cobra.Command {
 				func(v auth.TokenView) table.Row {
 					return table.Row{
 						v.ID, v.Name, strings.Join(v.Roles, " "), strings.Join(v.Namespaces, " "), v.Status, stamp(v.CreatedAt),
-						cmp.Or(stamp(v.ExpiresAt), never), cmp.Or(stamp(v.LastUsedAt), never),
+						cmp.Or(stamp(v.ExpiresAt), neverText), cmp.Or(stamp(v.LastUsedAt), neverText),
 					}
 				})
 		},

@@ -183,7 +183,7 @@ func (p *program) showActivityFailures(list []protocol.PendingActivity) error {
 	for _, a := range list {
 		for _, l := range a.Lost {
 			lost.AppendRow(table.Row{
-				l.Delivery, a.ActivityType, l.Worker, epochs(nil).name(l.Epoch), took(l.StartedAt, l.At),
+				l.Delivery, a.ActivityType, l.Worker, epochs(nil).name(l.Epoch), durationBetween(l.StartedAt, l.At),
 				lastHeartbeat(l.HeartbeatAt, l.HeartbeatDetails), l.Why,
 			})
 		}

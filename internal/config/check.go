@@ -230,7 +230,7 @@ func checkWorker(c *checker, cfg *Config) {
 	if cfg.SessionBuffer < 0 {
 		c.bad("session-buffer", "must not be negative")
 	} else if cfg.SessionLease >= shortLease && cfg.SessionBuffer >= cfg.SessionLease {
-		c.bad("session-buffer", "must be shorter than session-lease, which is %s", written(cfg.SessionLease))
+		c.bad("session-buffer", "must be shorter than session-lease, which is %s", formatValue(cfg.SessionLease))
 	}
 	checkIdle(c, cfg)
 }

@@ -124,10 +124,10 @@ func TestDurationsAreShownAsPeopleWriteThem(t *testing.T) {
 		30 * time.Second:  "30s",
 		100 * time.Second: "1m40s", 10 * time.Minute: "10m", 250 * time.Millisecond: "250ms", 0: "0s",
 	} {
-		if got := written(d); got != want {
+		if got := formatValue(d); got != want {
 			t.Errorf("%d: got %s, want %s", d, got, want)
 		}
-		if back, err := span.parse(written(d)); err != nil || back != d {
+		if back, err := span.parse(formatValue(d)); err != nil || back != d {
 			t.Errorf("%s reads back as %v, %v", want, back, err)
 		}
 	}

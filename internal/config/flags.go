@@ -27,7 +27,7 @@ func Register(flags *pflag.FlagSet, role Role) {
 		if role != Any && !slices.Contains(s.roles, role) {
 			continue
 		}
-		preset := s.preset(role)
+		preset := s.defaultFor(role)
 		if preset == "" {
 			preset = s.value
 		}

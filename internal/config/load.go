@@ -18,15 +18,15 @@ import (
 	"github.com/sojourn-run/sojourn/internal/suggest"
 )
 
-// layer contains the settings of one source, as text.
-type layer struct {
+// settingsLayer contains the settings of one source, as text.
+type settingsLayer struct {
 	values map[string]string
 	from   func(setting) string
 }
 
 // rename moves values with the former name of a setting to its present name, unless that is set as well. It returns a
 // warning about each former name.
-func (l *layer) rename() (warnings []Warning) {
+func (l *settingsLayer) rename() (warnings []Warning) {
 	for _, s := range settings {
 		text, ok := l.values[s.former]
 		if s.former == "" || !ok {
@@ -86,7 +86,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 			path = variables.String(configFlag)
 		}
 	}
-	var inFile layer
+	var inFile settingsLayer
 	if path != "" {
 		more, err := readFile(path, &inFile)
 		if err != nil {
@@ -104,7 +104,7 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 			"if they remain from a newer release after a rollback, start with --%s", ignoreFlag,
 		))...)
 	}
-	layers := []layer{
+	layers := []settingsLayer{
 		{texts(given), func(s setting) string { return "--" + s.name }},
 		{texts(variables), setting.env},
 		inFile,
@@ -119,16 +119,17 @@ func Load(flags *pflag.FlagSet, environ []string, path string) (*Config, []Sourc
 	return c, sources, append(warnings, advise(c)...), check(c, sources)
 }
 
-// guessable is the length below which advise warns of a configured token: 16 random letters and digits have 95 bits.
-const guessable = 16
+// minTokenLength is the length below which advise warns of a configured token: 16 random letters and digits have 95
+// bits.
+const minTokenLength = 16
 
 // advise warns of valid settings that are not recommended.
 func advise(c *Config) (warnings []Warning) {
 	serves := c.Role == App || c.Role == Both
-	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < guessable {
+	if n := len(c.Token); serves && c.Auth == AuthToken && n > 0 && n < minTokenLength {
 		warnings = append(warnings, Warning(fmt.Sprintf(
 			"token has only %d characters and can be guessed, but grants full access; "+
-				"use at least %d random characters, or unset it and the app generates a token", n, guessable,
+				"use at least %d random characters, or unset it and the app generates a token", n, minTokenLength,
 		)))
 	}
 	return warnings
@@ -158,7 +159,7 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
 			key, known := names[name]
-			if !known && !foreign(name) {
+			if !known && !isForeign(name) {
 				near := suggest.Name(name, slices.Sorted(maps.Keys(names)))
 				warnings = append(warnings, Warning(fmt.Sprintf("unknown variable %s%s", name, suggest.Ending(near))))
 			}
@@ -179,15 +180,15 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 // token must not become part of anything that is sent to an app.
 const CodecTokenVariable = prefix + "CODEC_TOKEN"
 
-// foreign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of a
-// namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some, and
+// isForeign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of
+// a namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some, and
 // the command line reads the token for codec endpoints.
-func foreign(name string) bool {
+func isForeign(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
 		strings.HasPrefix(name, prefix+"TEST_") || name == CodecTokenVariable
 }
 
-func readFile(path string, into *layer) ([]Warning, error) {
+func readFile(path string, into *settingsLayer) ([]Warning, error) {
 	k := koanf.New(".")
 	if err := k.Load(file.Provider(path), yaml.Parser()); err != nil {
 		return nil, fmt.Errorf("settings file %s: %w", path, err)
@@ -222,7 +223,7 @@ func readFile(path string, into *layer) ([]Warning, error) {
 }
 
 // merge uses, for each setting, the first layer that has it, parses the value, and derives missing values.
-func merge(role Role, layers []layer) (*Config, []Source, error) {
+func merge(role Role, layers []settingsLayer) (*Config, []Source, error) {
 	if role == Any {
 		role = Both // preliminary: the role is known after container-type, whose default does not depend on the role
 		for _, l := range layers {
@@ -236,7 +237,7 @@ func merge(role Role, layers []layer) (*Config, []Source, error) {
 	var wrong []error
 	values := map[string]any{}
 	for _, s := range settings {
-		text, from := s.preset(role), "default"
+		text, from := s.defaultFor(role), "default"
 		for _, l := range layers {
 			if v, ok := l.values[s.name]; ok {
 				text, from = v, l.from(s)
@@ -253,7 +254,7 @@ func merge(role Role, layers []layer) (*Config, []Source, error) {
 			continue
 		}
 		values[s.name] = v
-		sources[len(sources)-1].Value = s.shown(written(v))
+		sources[len(sources)-1].Value = s.shown(formatValue(v))
 	}
 	if len(wrong) > 0 {
 		return nil, sources, errors.Join(wrong...)

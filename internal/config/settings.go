@@ -41,8 +41,8 @@ func variable(name string) string {
 	return prefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
-// preset returns the default of s in a role.
-func (s setting) preset(r Role) string {
+// defaultFor returns the default of s in a role.
+func (s setting) defaultFor(r Role) string {
 	if v, ok := s.in[r]; ok {
 		return v
 	}

@@ -75,8 +75,8 @@ func fromFile(k kind, v any) (string, error) {
 	}
 }
 
-// written is the inverse of parse.
-func written(v any) string {
+// formatValue is the inverse of parse.
+func formatValue(v any) string {
 	switch v := v.(type) {
 	case []string:
 		return strings.Join(v, ",")

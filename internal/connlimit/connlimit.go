@@ -184,7 +184,7 @@ func (l *Limit) Listen(inner net.Listener) net.Listener {
 	if l.descriptors.limit = l.Descriptors; l.Descriptors == 0 {
 		l.descriptors.limit = descriptorLimit()
 	}
-	l.descriptors.young = young
+	l.descriptors.young = minIdleAge
 	return &listener{inner, l}
 }
 

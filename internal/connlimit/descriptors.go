@@ -15,8 +15,9 @@ import (
 // connections to the database. A process that may open fewer than 128 descriptors reserves half of them.
 const Reserve = 64
 
-// young is the time for which a new connection is not closed to free its descriptor: it may be about to send a request.
-const young = time.Second
+// minIdleAge is the time for which a new connection is not closed to free its descriptor: it may be about to send a
+// request.
+const minIdleAge = time.Second
 
 // ErrReserved reports that a request over a connection in the reserve is not a health probe.
 var ErrReserved = errors.New("out of file descriptors; the remaining ones are reserved for health probes")
@@ -61,7 +62,7 @@ func (l *Limit) accept(c *conn, descriptor int) (reserved bool) {
 	if d.reserved.Len() >= reserve/2 { // the other half is reserved for the app itself
 		l.closeFirst(&d.reserved)
 	}
-	c.enter(&d.reserved)
+	c.moveTo(&d.reserved)
 	now := time.Now()
 	l.free(now.Add(-d.young))
 	if l.Scarce != nil && now.Sub(d.warned) > time.Minute {
@@ -101,13 +102,13 @@ func (l *Limit) free(before time.Time) {
 // closeFirst closes the first connection of a list; the caller holds mu.
 func (l *Limit) closeFirst(of *list.List) {
 	c := of.Front().Value.(*conn)
-	c.enter(nil)
+	c.moveTo(nil)
 	l.descriptors.stats.Closed++
 	go func() { _ = c.Conn.Close() }() // the reader gets the end of the connection
 }
 
-// enter moves a connection to a list; nil: removes it from its list. The caller holds Limit.mu.
-func (c *conn) enter(to *list.List) {
+// moveTo moves a connection to a list; nil: removes it from its list. The caller holds Limit.mu.
+func (c *conn) moveTo(to *list.List) {
 	if c.element != nil {
 		c.in.Remove(c.element)
 	}
@@ -126,11 +127,11 @@ func (l *Limit) State(of net.Conn, state http.ConnState) {
 	defer l.mu.Unlock()
 	switch {
 	case state != http.StateNew && state != http.StateIdle:
-		c.enter(nil)
+		c.moveTo(nil)
 	case c.place.at != nil:
-		c.enter(&l.descriptors.idle[0])
+		c.moveTo(&l.descriptors.idle[0])
 	default:
-		c.enter(&l.descriptors.idle[1])
+		c.moveTo(&l.descriptors.idle[1])
 	}
 }
 
@@ -138,7 +139,7 @@ func (l *Limit) State(of net.Conn, state http.ConnState) {
 func (l *Limit) ended(c *conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.enter(nil)
+	c.moveTo(nil)
 	l.remove(c.place)
 }
 

@@ -131,12 +131,12 @@ func (s *inspector) list(t reflect.Type) {
 			return
 		}
 		s.add(weight)
-		s.below(step{index: i}, item)
+		s.nestedValue(step{index: i}, item)
 	}
 }
 
-// below reads a value inside the current one; at is its last path element.
-func (s *inspector) below(at step, t reflect.Type) {
+// nestedValue reads a value inside the current one; at is its last path element.
+func (s *inspector) nestedValue(at step, t reflect.Type) {
 	if t == nil { // an untyped value has no unknown members, so it needs no path
 		s.value(nil)
 		return
@@ -181,7 +181,7 @@ func (s *inspector) object(t reflect.Type) {
 			}
 		}
 		s.add(weight)
-		s.below(step{from: from, to: s.pos}, at)
+		s.nestedValue(step{from: from, to: s.pos}, at)
 	}
 }
 

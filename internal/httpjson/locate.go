@@ -36,11 +36,11 @@ func wrongMember(raw []byte, v any, decodeErr error) error {
 	if !errors.As(err, &wrong) {
 		return protocol.Invalid(path, "%v", err)
 	}
-	return protocol.Invalid(path, "must be %s, not %.60s", noun(wrong.Type), wrong.Value)
+	return protocol.Invalid(path, "must be %s, not %.60s", typeName(wrong.Type), wrong.Value)
 }
 
-// noun returns a readable name for the type of a value.
-func noun(t reflect.Type) string {
+// typeName returns a readable name for the type of a value.
+func typeName(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Bool:
 		return "true or false"

@@ -32,7 +32,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		return nil, tooLarge(limit)
 	}
 	if r.ContentLength > 0 {
-		if err := media(r); err != nil {
+		if err := checkMediaType(r); err != nil {
 			return nil, err
 		}
 	}
@@ -45,7 +45,7 @@ func Body(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 		return nil, protocol.Refuse(protocol.ReasonMalformedJSON, "the body is incomplete: %v", err)
 	}
 	if r.ContentLength < 0 && len(raw) > 0 {
-		if err := media(r); err != nil {
+		if err := checkMediaType(r); err != nil {
 			return nil, err
 		}
 	}
@@ -114,8 +114,8 @@ func tooLarge(limit int64) error {
 	return protocol.Refuse(protocol.ReasonPayloadTooLarge, "the body is larger than %d bytes", limit).With("limit", limit)
 }
 
-// media refuses bodies whose Content-Type is not JSON, and compressed bodies.
-func media(r *http.Request) error {
+// checkMediaType refuses bodies whose Content-Type is not JSON, and compressed bodies.
+func checkMediaType(r *http.Request) error {
 	if r.Header.Get("Content-Type") == "application/json" && r.Header.Get("Content-Encoding") == "" {
 		return nil
 	}

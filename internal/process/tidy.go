@@ -13,19 +13,19 @@ import (
 // tidyEvery is the interval of checks. The process is idle if it allocated at most little bytes since the last check.
 // It then returns memory to the system if it allocated at least lot bytes since it last did so.
 const (
-	tidyEvery = 15 * time.Second
-	little    = 48 << 20
-	lot       = 16 << 20
+	tidyEvery       = 15 * time.Second
+	idleThreshold   = 48 << 20
+	returnThreshold = 16 << 20
 )
 
-// made contains the total of allocated bytes at the last check, and at the last return of memory.
-type made struct{ looked, tidied uint64 }
+// allocationTotals contains the total of allocated bytes at the last check, and at the last return of memory.
+type allocationTotals struct{ looked, tidied uint64 }
 
 // due reports whether to return memory to the operating system now.
-func (m *made) due(now uint64) bool {
+func (m *allocationTotals) due(now uint64) bool {
 	since := now - m.looked
 	m.looked = now
-	if since > little || now-m.tidied < lot {
+	if since > idleThreshold || now-m.tidied < returnThreshold {
 		return false
 	}
 	m.tidied = now
@@ -34,7 +34,7 @@ func (m *made) due(now uint64) bool {
 
 // tidyUp returns memory to the operating system while the process is idle. It never returns.
 func tidyUp() {
-	var m made
+	var m allocationTotals
 	all := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	for range time.Tick(tidyEvery) {
 		metrics.Read(all)

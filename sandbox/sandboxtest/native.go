@@ -139,7 +139,7 @@ var behaviours = map[string]behaviour{
 			}
 		}
 	},
-	"meet": meet,
+	"meet": awaitConcurrent,
 	"spin": func(_ context.Context, c *executor.Call, _ executor.Invocation, _ payload.Payload) (any, error) {
 		c.Progress([]byte(`"spinning"`))
 		for {
@@ -238,7 +238,7 @@ var behaviours = map[string]behaviour{
 		c.Session().OnClose(func(context.Context) { _ = os.WriteFile(path, []byte("closed"), 0o600) })
 		return nil, nil
 	},
-	"daemon": daemon,
+	"daemon": leaveDaemon,
 	"leave_links": func(_ context.Context, c *executor.Call, _ executor.Invocation, _ payload.Payload) (any, error) {
 		in := func(name string) string { return filepath.Join(c.Session().Dir, name) }
 		return nil, errors.Join(os.Symlink("/etc/passwd", in("result.txt")), os.Symlink("/", in("root")),
@@ -249,8 +249,8 @@ var behaviours = map[string]behaviour{
 	},
 }
 
-// meet waits until the given number of calls run concurrently.
-func meet(ctx context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+// awaitConcurrent waits until the given number of calls run concurrently.
+func awaitConcurrent(ctx context.Context, c *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 	made, err := c.Session().GetOrCreate(ctx, "meeting", func(context.Context) (any, error) {
 		return make(chan struct{}, 100), nil
 	})
@@ -269,8 +269,8 @@ func meet(ctx context.Context, c *executor.Call, _ executor.Invocation, arg payl
 	return len(here), nil
 }
 
-// daemon leaves a process that has left the session, and returns its pid.
-func daemon(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
+// leaveDaemon leaves a process that has left the session, and returns its pid.
+func leaveDaemon(_ context.Context, _ *executor.Call, _ executor.Invocation, arg payload.Payload) (any, error) {
 	script := fmt.Sprintf("setsid sh -c 'echo $$; exec sleep %d' & exit", decoded[int](arg))
 	shell := exec.Command("sh", "-c", script)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setsid: true}

@@ -111,7 +111,7 @@ func (p *parser) either(not bool) ([]store.Condition, error) {
 
 // all parses parts that are joined by AND. With not, one of the negated parts must match.
 func (p *parser) all(not bool) ([]store.Condition, error) {
-	return p.joined("AND", not, not, p.one)
+	return p.joined("AND", not, not, p.negatable)
 }
 
 // joined parses parts that are joined by a word; choice means that one part must match, otherwise all must.
@@ -153,14 +153,14 @@ func oneOf(parts [][]store.Condition) bool {
 	return true
 }
 
-// one parses a condition, or a filter in parentheses; with not, it returns the negation.
-func (p *parser) one(not bool) ([]store.Condition, error) {
+// negatable parses a condition, or a filter in parentheses; with not, it returns the negation.
+func (p *parser) negatable(not bool) ([]store.Condition, error) {
 	t := p.tokens[0]
 	switch {
 	case t.isKeyword("NOT") && len(p.tokens) > 1 &&
 		(p.tokens[1].kind == nameToken || p.tokens[1].text == "(" && p.tokens[1].kind == opToken):
 		p.next()
-		return p.one(!not)
+		return p.negatable(!not)
 	case t.kind == opToken && t.text == "(":
 		p.next()
 		f, err := p.either(not)
@@ -177,7 +177,7 @@ func (p *parser) one(not bool) ([]store.Condition, error) {
 	}
 	c, err := p.condition()
 	if not {
-		c = opposite(c)
+		c = negated(c)
 	}
 	if err == nil && c.Field == store.FieldStatus {
 		c = byStatus(c)
@@ -188,8 +188,8 @@ func (p *parser) one(not bool) ([]store.Condition, error) {
 	return []store.Condition{c}, err
 }
 
-// opposite returns the condition that matches exactly the runs with a value that c does not match.
-func opposite(c store.Condition) store.Condition {
+// negated returns the condition that matches exactly the runs with a value that c does not match.
+func negated(c store.Condition) store.Condition {
 	switch c.Test {
 	case store.In:
 		c.Test = store.NotIn
@@ -212,7 +212,7 @@ func (p *parser) condition() (store.Condition, error) {
 	}
 	f := fieldOf(name.text, p.types)
 	if f.field == store.FieldStuck {
-		return p.stuck()
+		return p.stuckCondition()
 	}
 	c := store.Condition{Field: f.field, Name: f.attribute}
 	op := p.next()
@@ -223,13 +223,13 @@ func (p *parser) condition() (store.Condition, error) {
 		c.Values, err = p.value(f, c.Test)
 	case op.isKeyword("IN"):
 		c.Test = store.In
-		c.Values, err = p.choice(f, c.Test)
+		c.Values, err = p.valueList(f, c.Test)
 	case op.isKeyword("NOT"):
 		if !p.accept("IN") {
 			return c, wrongAt(p.tokens[0], "IN is expected after NOT")
 		}
 		c.Test = store.NotIn
-		c.Values, err = p.choice(f, c.Test)
+		c.Values, err = p.valueList(f, c.Test)
 	case op.isKeyword("BETWEEN"):
 		c.Test = store.Between
 		var low, high []any
@@ -250,7 +250,7 @@ func (p *parser) condition() (store.Condition, error) {
 			c = anyActivity()
 		}
 		if !p.accept("NOT") {
-			c = opposite(c)
+			c = negated(c)
 		}
 		if !p.accept("NULL") {
 			err = wrongAt(p.tokens[0], "NULL is expected after IS")
@@ -261,8 +261,8 @@ func (p *parser) condition() (store.Condition, error) {
 	return c, err
 }
 
-// stuck parses the rest of a condition on Stuck: = or !=, and true or false.
-func (p *parser) stuck() (store.Condition, error) {
+// stuckCondition parses the rest of a condition on Stuck: = or !=, and true or false.
+func (p *parser) stuckCondition() (store.Condition, error) {
 	c := store.Condition{Field: store.FieldStuck, Test: store.Present}
 	op := p.next()
 	if test := comparisons[op.text]; op.kind != opToken || test != store.In && test != store.NotIn {
@@ -273,13 +273,13 @@ func (p *parser) stuck() (store.Condition, error) {
 		return c, wrongAt(t, "Stuck is true or false, not %s", t)
 	}
 	if strings.EqualFold(t.text, "true") != (comparisons[op.text] == store.In) {
-		c = opposite(c)
+		c = negated(c)
 	}
 	return c, nil
 }
 
-// choice parses the list of values of an IN.
-func (p *parser) choice(f field, test store.Comparison) ([]any, error) {
+// valueList parses the list of values of an IN.
+func (p *parser) valueList(f field, test store.Comparison) ([]any, error) {
 	if t := p.next(); t.text != "(" || t.kind != opToken {
 		return nil, wrongAt(t, "( is expected after IN, not %s", t)
 	}
@@ -342,7 +342,7 @@ func OfActivities(are bool) store.Condition {
 	if are {
 		return anyActivity()
 	}
-	return opposite(anyActivity())
+	return negated(anyActivity())
 }
 
 // widensActivities reports whether a condition on the types of activity runs also matches runs of workflows, which have

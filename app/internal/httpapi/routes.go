@@ -137,7 +137,7 @@ func workflowRoutes(contract lineFunc) []route {
 	export := contract(get, run+"/history/export", "history_export", auth.Viewer, exportHistory)
 	export.Limit = serve.Held
 	stream := contract(get, run+"/history/stream", "history_stream", auth.Viewer, streamHistory)
-	stream.Limit, stream.Sojourn, stream.Plane = streamed, true, serve.Own
+	stream.Limit, stream.Sojourn, stream.Plane = streamLimit, true, serve.Own
 	// The path needs a run ID: a retry after a lost response must not delete another run of the workflow.
 	removal := contract(del, run, "delete_run", auth.Operator, deleteRun)
 	removal.Sojourn, removal.Plane, removal.Limit = true, serve.Own, serve.Held

@@ -19,9 +19,9 @@ import (
 // The server ends a stream after streamed, and a client of server-sent events reconnects automatically. It sends a
 // keepalive every pulse. It disconnects a client that accepts no data for writeWait.
 const (
-	streamed  = 12 * time.Hour
-	pulse     = 15 * time.Second
-	writeWait = 30 * time.Second
+	streamLimit       = 12 * time.Hour
+	keepaliveInterval = 15 * time.Second
+	writeWait         = 30 * time.Second
 )
 
 // streamHistory sends the history of a run as server-sent events, with sequence numbers as IDs, after the client's last
@@ -73,7 +73,7 @@ func streamHistory(a *API, c *call) (response, error) {
 		},
 		Event: func(e history.Event) error { return sendEvent(viewEvent(e, decoded)) },
 		Beat:  func() error { return send(": still here\n\n") },
-		Every: pulse,
+		Every: keepaliveInterval,
 	}
 	if values != protocol.ValuesFull {
 		follower.Values = values

@@ -164,9 +164,9 @@ func logParts(
 	return list
 }
 
-// fewLines is the size of the log lines that an outcome may add without a check of the stored size: most activities log
-// little, and all of it at their end.
-const fewLines = 4 << 10
+// uncheckedLines is the size of the log lines that an outcome may add without a check of the stored size: most
+// activities log little, and all of it at their end.
+const uncheckedLines = 4 << 10
 
 // FinalLines returns the lines that came with an outcome, as rows.
 func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]store.LogBatch, error) {
@@ -180,7 +180,7 @@ func (l *Logs) FinalLines(ctx context.Context, in *protocol.CompleteItem) ([]sto
 		size += protocol.LogSize(in.Lines[i].Lines)
 		numbered = numbered && in.Lines[i].Part != 0
 	}
-	if size > fewLines || !numbered {
+	if size > uncheckedLines || !numbered {
 		var err error
 		if kept, err = l.storedLines(ctx, k); err != nil || kept.Size > protocol.MaxLogBytes {
 			return nil, err

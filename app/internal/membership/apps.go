@@ -28,14 +28,14 @@ func (ws *Workers) announce(
 	if ws.opt.Shared {
 		var ownRow []func(time.Time) engine.Worker
 		if self {
-			ownRow = append(ownRow, func(now time.Time) engine.Worker { return ws.row(now, alive) })
+			ownRow = append(ownRow, func(now time.Time) engine.Worker { return ws.appRow(now, alive) })
 		}
-		first := unstored[:min(len(unstored), aliveAtOnce)]
+		first := unstored[:min(len(unstored), maxStoredHeartbeats)]
 		now, err := ws.storeHeartbeatRows(ctx, first, ownRow...)
 		if err != nil {
 			return nil, err
 		}
-		for rest := range slices.Chunk(unstored[len(first):], aliveAtOnce) {
+		for rest := range slices.Chunk(unstored[len(first):], maxStoredHeartbeats) {
 			if err := ws.storeAlive(ctx, rest...); err != nil {
 				return nil, err
 			}
@@ -86,8 +86,8 @@ func (ws *Workers) announce(
 	return others, nil
 }
 
-// row returns the row of this app, with the given lifetime.
-func (ws *Workers) row(now time.Time, alive time.Duration) engine.Worker {
+// appRow returns the row of this app, with the given lifetime.
+func (ws *Workers) appRow(now time.Time, alive time.Duration) engine.Worker {
 	return engine.Worker{
 		Namespace: appsNamespace, ID: ws.opt.App, Release: ws.opt.Release, Queues: []string{"-"},
 		HeartbeatAt: history.At(now), UpdatedAt: history.At(now), AliveUntil: history.At(now.Add(alive)),

@@ -9,8 +9,8 @@ import (
 // Two workers of one release with different code for an activity type point to an incomplete deployment. The app only
 // logs this: it cannot know which code is right, and both workers continue.
 
-// otherCode returns the activity types for which two workers registered different code versions.
-func otherCode(a, b map[string]string) []string {
+// differentCode returns the activity types for which two workers registered different code versions.
+func differentCode(a, b map[string]string) []string {
 	var all []string
 	for name, version := range a {
 		if other, both := b[name]; both && other != version {
@@ -37,7 +37,7 @@ func (ws *Workers) warnOfOtherCode(w *engine.Worker) {
 			!slices.ContainsFunc(w.Queues, o.Serves) {
 			return
 		}
-		if types := otherCode(w.Versions, o.Versions); len(types) > 0 {
+		if types := differentCode(w.Versions, o.Versions); len(types) > 0 {
 			all = append(all, difference{key.ID, types})
 		}
 	})

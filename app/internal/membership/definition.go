@@ -14,7 +14,7 @@ import (
 // or is stale may be replaced. For a type without a fingerprint in the new registration, the fingerprint of the
 // previous registration applies.
 func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) error {
-	if len(old.Fingerprints) == 0 || !ws.works(old, now) {
+	if len(old.Fingerprints) == 0 || !ws.acceptsWork(old, now) {
 		return nil
 	}
 	prints := make(map[string]string, len(next.Fingerprints))
@@ -40,8 +40,8 @@ func (ws *Workers) sameDefinitions(old, next *engine.Worker, now time.Time) erro
 	return nil
 }
 
-// works reports whether a registered worker is alive, as far as this app knows, and does not drain.
-func (ws *Workers) works(w *engine.Worker, now time.Time) bool {
+// acceptsWork reports whether a registered worker is alive, as far as this app knows, and does not drain.
+func (ws *Workers) acceptsWork(w *engine.Worker, now time.Time) bool {
 	h := TrackRow(w)
 	ws.With(w.Key(), func(known *TrackedWorker) {
 		if known.Worker.Incarnation == w.Incarnation && !known.At.IsZero() {

@@ -18,7 +18,7 @@ import (
 // Deregister removes a worker's registration on the worker's request. It releases the worker's leases and sessions, so
 // that other workers continue at once.
 func (ws *Workers) Deregister(ctx context.Context, in protocol.DeregisterRequest) (protocol.DeregisterResponse, error) {
-	w, err := ws.fence(ctx, in)
+	w, err := ws.markDeregistered(ctx, in)
 	if err != nil {
 		return protocol.DeregisterResponse{}, err
 	}
@@ -43,7 +43,7 @@ func (ws *Workers) RemoveWorker(ctx context.Context, ns, id string) (protocol.De
 	h := TrackedWorker{Worker: w}
 	ws.With(key, func(known *TrackedWorker) { h = *known })
 	lives := ws.Alive(h, now) || !ws.opt.Shared && h.At.IsZero() && time.Since(ws.started) <= ws.opt.Alive
-	if w, err = ws.fence(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
+	if w, err = ws.markDeregistered(ctx, protocol.DeregisterRequest{Namespace: ns, WorkerID: id}); err != nil {
 		return protocol.DeregisterResponse{}, err
 	}
 	out := protocol.DeregisterResponse{WorkerID: id, Outcome: "deregistered"}
@@ -65,9 +65,9 @@ func namesProcess(w *engine.Worker) bool {
 	return w.Explicit && w.Incarnation != protocol.SocketProcess
 }
 
-// fence marks a registration as removed. From this commit on, this app leases nothing to the process, nor do other apps
-// once they are notified.
-func (ws *Workers) fence(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
+// markDeregistered marks a registration as removed. From this commit on, this app leases nothing to the process, nor do
+// other apps once they are notified.
+func (ws *Workers) markDeregistered(ctx context.Context, in protocol.DeregisterRequest) (*engine.Worker, error) {
 	key := engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID}
 	if err := ws.CheckVisible(ctx, key.Namespace, in.WorkerID); err != nil {
 		return nil, err

@@ -68,7 +68,7 @@ func (ws *Workers) Register(
 				next.Superseded = old.Superseded
 				if old.Incarnation == next.Incarnation {
 					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
-					changed = revised(old, &next)
+					changed = settingsChanged(old, &next)
 					if in.Held != nil {
 						return store.Writes{
 							Workers: []engine.Worker{next}, Reconnected: []engine.WorkerKey{key}, Answer: &next,
@@ -111,7 +111,7 @@ func (ws *Workers) Register(
 	}
 	if superseded {
 		lost := leasedBefore(stored)
-		a.Redelivered, _, err = ws.endProcesses(ctx, key, restarted, lost, func(incarnation string) bool {
+		a.Redelivered, _, err = ws.endProcesses(ctx, key, reasonRestarted, lost, func(incarnation string) bool {
 			return incarnation != stored.Incarnation
 		})
 	} else if in.Held != nil && in.Incarnation != "" {
@@ -154,16 +154,16 @@ func (ws *Workers) returnUnknownLeases(
 // ErrRevised ends the open polls of a worker whose settings changed: the polls used its previous settings.
 var ErrRevised = errors.New("the worker runs with other settings")
 
-// revised reports whether the settings of a process changed with a new registration.
-func revised(old, next *engine.Worker) bool {
+// settingsChanged reports whether the settings of a process changed with a new registration.
+func settingsChanged(old, next *engine.Worker) bool {
 	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
 		return true
 	}
 	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
 }
 
-// restarted is the reason for the end of a lease whose holder was superseded by another process.
-const restarted = "worker_restarted"
+// reasonRestarted is the reason for the end of a lease whose holder was superseded by another process.
+const reasonRestarted = "worker_restarted"
 
 // deregistered returns the error for a deregistered worker. A worker with incarnations must restart; other workers
 // register again.

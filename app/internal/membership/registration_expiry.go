@@ -19,8 +19,8 @@ const (
 	removedUnbeating = 3 * 24 * time.Hour
 )
 
-// piece is the maximum number of workers that one change deletes.
-const piece = 100
+// deleteBatchSize is the maximum number of workers that one change deletes.
+const deleteBatchSize = 100
 
 // returnTime is the time after the start of an app alone on its database in which workers that only poll are not
 // removed: their heartbeats before the restart were not stored.
@@ -65,13 +65,13 @@ func (ws *Workers) Prune(ctx context.Context, namespace string) error {
 	for after := ""; ; {
 		var page []engine.Worker
 		err := ws.store.View(ctx, func(r store.Reader) (err error) {
-			page, err = r.Workers(ctx, store.WorkerQuery{Namespace: namespace, AfterID: after, Limit: piece})
+			page, err = r.Workers(ctx, store.WorkerQuery{Namespace: namespace, AfterID: after, Limit: deleteBatchSize})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		if _, err := ws.removeExpired(ctx, page); err != nil || len(page) < piece {
+		if _, err := ws.removeExpired(ctx, page); err != nil || len(page) < deleteBatchSize {
 			return err
 		}
 		after = page[len(page)-1].ID
@@ -110,7 +110,7 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 				next = retry
 			}
 		}
-		for some := range slices.Chunk(idle, piece) {
+		for some := range slices.Chunk(idle, deleteBatchSize) {
 			if err := ws.removeSilentRows(ctx, some); err != nil {
 				return 0, err
 			}

@@ -31,8 +31,8 @@ func heartbeatsElsewhere(w *engine.Worker, app string, alive time.Duration, now 
 	return until
 }
 
-// aliveAtOnce is the maximum number of workers whose heartbeats one transaction stores.
-const aliveAtOnce = 1000
+// maxStoredHeartbeats is the maximum number of workers whose heartbeats one transaction stores.
+const maxStoredHeartbeats = 1000
 
 // storeAlive stores the last heartbeats of workers.
 func (ws *Workers) storeAlive(ctx context.Context, keys ...engine.WorkerKey) error {

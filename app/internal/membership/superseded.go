@@ -63,7 +63,7 @@ func (ws *Workers) checkSuperseded(ctx context.Context, p store.Process) {
 		if w.Incarnation == p.Incarnation {
 			return // a removed worker may finish its tasks
 		}
-		why, lost = restarted, leasedBefore(&w)
+		why, lost = reasonRestarted, leasedBefore(&w)
 	}
 	if _, _, err := ws.endProcesses(ctx, p.Worker, why, lost, func(incarnation string) bool {
 		return incarnation == p.Incarnation

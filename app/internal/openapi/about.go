@@ -46,7 +46,7 @@ func (d *document) answers(rt serve.Route, raw string) error {
 	if list, ok := body.(serve.AnyOf); ok {
 		body = list[0]
 	}
-	s, err := d.schemas.of(body, false)
+	s, err := d.schemas.schemaOf(body, false)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func (d *schemas) describePayloads() error {
 		if t.Name() != name {
 			return fmt.Errorf("the payload type of event %s has the name %s", name, t.Name())
 		}
-		s, err := d.of(reflect.Zero(t).Interface(), false)
+		s, err := d.schemaOf(reflect.Zero(t).Interface(), false)
 		if err != nil {
 			return err
 		}

@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// need sets the required members of an object: each of the names; for names like "a|b", one of them.
-func need(s schema, names []string) error {
+// requireMembers sets the required members of an object: each of the names; for names like "a|b", one of them.
+func requireMembers(s schema, names []string) error {
 	members, _ := s["properties"].(schema)
 	required, _ := s["required"].([]any)
 	var all []any
@@ -48,8 +48,8 @@ func need(s schema, names []string) error {
 	return nil
 }
 
-// each limits the strings of a list to 1 to most bytes.
-func each(s *jsonschema.Schema, most string) error {
+// limitStrings limits the strings of a list to 1 to most bytes.
+func limitStrings(s *jsonschema.Schema, most string) error {
 	if most == "" {
 		return nil
 	}
@@ -113,10 +113,10 @@ func (d *schemas) splitCommands() error {
 		if len(either[command]) > 0 {
 			names = append(names, strings.Join(either[command], "|"))
 		}
-		if err := need(s, names); err != nil {
+		if err := requireMembers(s, names); err != nil {
 			return err
 		}
-		title := camel(command) + "Command"
+		title := schemaName(command) + "Command"
 		d.named[title] = s
 		mapping[command] = components + title
 		list = append(list, ref(title))
@@ -132,8 +132,8 @@ func (d *schemas) splitCommands() error {
 	return nil
 }
 
-// camel converts a snake_case name to the name of a schema.
-func camel(name string) string {
+// schemaName converts a snake_case name to the name of a schema.
+func schemaName(name string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(name, "_") {
 		b.WriteString(strings.ToUpper(part[:1]) + part[1:])

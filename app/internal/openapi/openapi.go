@@ -227,15 +227,15 @@ func (d *document) shared() error {
 	for _, v := range []any{
 		refusal{}, workerRefusal{}, workflowRefusal{}, workerResponse{}, workflowResponse{}, warnedResponse{},
 	} {
-		if _, err := d.schemas.of(v, false); err != nil {
+		if _, err := d.schemas.schemaOf(v, false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// flow reports whether a route's responses have the control_plane object.
-func flow(rt serve.Route) bool {
+// hasControlPlane reports whether a route's responses have the control_plane object.
+func hasControlPlane(rt serve.Route) bool {
 	return rt.Pattern == "/api/workflows" || strings.HasPrefix(rt.Pattern, "/api/workflows/")
 }
 
@@ -264,12 +264,12 @@ func (d *document) add(rt serve.Route) error {
 	}
 	op["parameters"] = params
 	if rt.Shape.Body != nil {
-		s, err := d.schemas.opened(rt.Shape.Body, true, inPath(rt))
+		s, err := d.schemas.inlineSchema(rt.Shape.Body, true, inPath(rt))
 		if err != nil {
 			return err
 		}
 		if len(rt.Shape.Needs) > 0 {
-			if err := need(s, rt.Shape.Needs); err != nil {
+			if err := requireMembers(s, rt.Shape.Needs); err != nil {
 				return err
 			}
 		}
@@ -365,7 +365,7 @@ func (d *document) parameters(rt serve.Route) ([]any, error) {
 	if rt.Shape.Query == nil {
 		return list, nil
 	}
-	s, err := d.schemas.opened(rt.Shape.Query, true, func(name string) bool {
+	s, err := d.schemas.inlineSchema(rt.Shape.Query, true, func(name string) bool {
 		return name == "namespace" || inPath(rt)(name)
 	})
 	if err != nil {
@@ -394,7 +394,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 		case serve.AnyOf:
 			var list []any
 			for _, one := range body {
-				s, err := d.schemas.of(one, false)
+				s, err := d.schemas.schemaOf(one, false)
 				if err != nil {
 					return nil, err
 				}
@@ -402,7 +402,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 			}
 			r["content"] = object{"application/json": object{"schema": withCommonMembers(rt, object{"anyOf": list})}}
 		default:
-			s, err := d.schemas.of(body, false)
+			s, err := d.schemas.schemaOf(body, false)
 			if err != nil {
 				return nil, err
 			}
@@ -411,7 +411,7 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 		all[strconv.Itoa(status)] = r
 	}
 	for status, list := range reasons {
-		r := d.refused(rt, status, list)
+		r := d.refusedResponse(rt, status, list)
 		key := strconv.Itoa(status)
 		if success, there := all[key].(object); there { // a successful response has this status too
 			if m, ok := success["content"].(object)["application/json"].(object); ok {
@@ -424,12 +424,12 @@ func (d *document) responses(rt serve.Route, reasons map[int][]protocol.Reason) 
 	return all, nil
 }
 
-// refused returns the error response with a status. Errors that all routes of a kind share are one component.
-func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) object {
+// refusedResponse returns the error response with a status. Errors that all routes of a kind share are one component.
+func (d *document) refusedResponse(rt serve.Route, status int, list []protocol.Reason) object {
 	usual := commonRefusals[status]
 	name := ""
 	if !slices.ContainsFunc(list, func(r protocol.Reason) bool { return !slices.Contains(usual, r) }) {
-		list, name = usual, kind(rt)+strings.ReplaceAll(http.StatusText(status), " ", "")
+		list, name = usual, routeFamily(rt)+strings.ReplaceAll(http.StatusText(status), " ", "")
 	}
 	r := object{
 		"description": cmp.Or(http.StatusText(status), "rejected"), "headers": answerHeaders(rt, status),
@@ -443,15 +443,17 @@ func (d *document) refused(rt serve.Route, status int, list []protocol.Reason) o
 }
 
 func refusedSchema(rt serve.Route, list []protocol.Reason) schema {
-	return object{"allOf": []any{ref(kind(rt) + "Refusal"), object{"properties": object{"reason": object{"enum": list}}}}}
+	return object{"allOf": []any{
+		ref(routeFamily(rt) + "Refusal"), object{"properties": object{"reason": object{"enum": list}}},
+	}}
 }
 
-// kind returns the family of a route whose error responses have additional members: Worker, Workflow, or none.
-func kind(rt serve.Route) string {
+// routeFamily returns the family of a route whose error responses have additional members: Worker, Workflow, or none.
+func routeFamily(rt serve.Route) string {
 	switch {
 	case rt.Plane == serve.Work:
 		return "Worker"
-	case flow(rt):
+	case hasControlPlane(rt):
 		return "Workflow"
 	}
 	return ""
@@ -463,7 +465,7 @@ func withCommonMembers(rt serve.Route, s schema) schema {
 		return s
 	}
 	all := []any{s}
-	if name := kind(rt); name != "" {
+	if name := routeFamily(rt); name != "" {
 		all = append(all, ref(name+"Response"))
 	}
 	if rt.Plane != serve.Work && (!rt.Open() || rt.Shape.Body != nil) {

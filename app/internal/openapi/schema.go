@@ -65,7 +65,9 @@ func (d *schemas) reflector(reads bool) *jsonschema.Reflector {
 		jsonschema.DefinitionsPrefix(components), jsonschema.RootRef, jsonschema.SkipEmbeddedMapsSlices,
 		func(rc *jsonschema.ReflectContext) { rc.EnvelopNullability = true },
 		jsonschema.InterceptDefName(func(t reflect.Type, _ string) string { return nameOf(t, reads) }),
-		jsonschema.InterceptSchema(func(p jsonschema.InterceptSchemaParams) (bool, error) { return d.typed(p, reads) }),
+		jsonschema.InterceptSchema(func(p jsonschema.InterceptSchemaParams) (bool, error) {
+			return d.describeTypes(p, reads)
+		}),
 		jsonschema.InterceptProp(func(p jsonschema.InterceptPropParams) error { return d.member(p, reads) }),
 		jsonschema.InterceptNullability(func(p jsonschema.InterceptNullabilityParams) { notNull(p, reads) }),
 	)
@@ -88,9 +90,9 @@ func nameOf(t reflect.Type, reads bool) string {
 	return name
 }
 
-// typed sets the schemas of types that define their JSON encoding, lists the values of enums and adds the comments of
-// types.
-func (d *schemas) typed(p jsonschema.InterceptSchemaParams, reads bool) (stop bool, err error) {
+// describeTypes sets the schemas of types that define their JSON encoding, lists the values of enums and adds the
+// comments of types.
+func (d *schemas) describeTypes(p jsonschema.InterceptSchemaParams, reads bool) (stop bool, err error) {
 	t := p.Schema.ReflectType
 	for t != nil && t.Kind() == reflect.Pointer {
 		t = t.Elem()
@@ -167,7 +169,7 @@ func (d *schemas) member(p jsonschema.InterceptPropParams, reads bool) error {
 	if p.Field.Type == reflect.TypeFor[protocol.TTL]() { // null: no time limit
 		p.PropertySchema.AddType(jsonschema.Null)
 	}
-	if err := each(p.PropertySchema, p.Field.Tag.Get("each")); err != nil {
+	if err := limitStrings(p.PropertySchema, p.Field.Tag.Get("each")); err != nil {
 		return fmt.Errorf("%s: %w", p.Name, err)
 	}
 	_, options, _ := strings.Cut(p.Field.Tag.Get("json"), ",")
@@ -201,8 +203,8 @@ func notNull(p jsonschema.InterceptNullabilityParams, reads bool) {
 	}
 }
 
-// of returns the schema of a value's type: a reference if the type has a name.
-func (d *schemas) of(v any, reads bool) (schema, error) {
+// schemaOf returns the schema of a value's type: a reference if the type has a name.
+func (d *schemas) schemaOf(v any, reads bool) (schema, error) {
 	r := d.write
 	if reads {
 		r = d.read
@@ -227,9 +229,9 @@ func (d *schemas) of(v any, reads bool) (schema, error) {
 	return asMap(s)
 }
 
-// opened returns the schema of a value's type, never as a reference, without some of its members.
-func (d *schemas) opened(v any, reads bool, without func(member string) bool) (schema, error) {
-	s, err := d.of(v, reads)
+// inlineSchema returns the schema of a value's type, never as a reference, without some of its members.
+func (d *schemas) inlineSchema(v any, reads bool, without func(member string) bool) (schema, error) {
+	s, err := d.schemaOf(v, reads)
 	if err != nil {
 		return nil, err
 	}

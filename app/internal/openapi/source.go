@@ -67,11 +67,11 @@ func (s *source) declared(pkg string, g *ast.GenDecl) {
 		switch spec := spec.(type) {
 		case *ast.TypeSpec:
 			name := pkg + "." + spec.Name.Name
-			s.comments[name] = line(spec.Doc, g.Doc)
+			s.comments[name] = firstComment(spec.Doc, g.Doc)
 			if st, ok := spec.Type.(*ast.StructType); ok {
 				for _, f := range st.Fields.List {
 					for _, n := range f.Names {
-						s.comments[name+"."+n.Name] = line(f.Doc, f.Comment)
+						s.comments[name+"."+n.Name] = firstComment(f.Doc, f.Comment)
 					}
 				}
 			}
@@ -96,8 +96,8 @@ func (s *source) constants(pkg string, g *ast.GenDecl, spec *ast.ValueSpec) {
 	}
 }
 
-// line returns the first non-empty comment as one paragraph.
-func line(groups ...*ast.CommentGroup) string {
+// firstComment returns the first non-empty comment as one paragraph.
+func firstComment(groups ...*ast.CommentGroup) string {
 	for _, g := range groups {
 		if text := strings.Join(strings.Fields(g.Text()), " "); text != "" {
 			return text

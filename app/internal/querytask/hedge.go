@@ -70,7 +70,7 @@ func (p *Pending) awaitReply(ctx context.Context, q store.Question) (store.Reply
 			next := q
 			next.ID, next.Asked = ulid.Make().String(), append(slices.Clone(last.Asked), seen.Incarnation)
 			if p.addHedge(ctx, next, time.Until(until)) {
-				defer p.withdraw(ctx, next.ID)
+				defer p.removeTask(ctx, next.ID)
 				go listen(next.ID)
 				p.log.Warn().Str("worker_id", seen.Owner).Str("kind", string(q.Kind)).Str("name", q.Name).
 					Msg("worker did not answer a query in time; sent the query to another worker too")

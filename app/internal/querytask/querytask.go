@@ -139,7 +139,7 @@ func (p *Pending) Run(ctx context.Context, q store.Question, timeout time.Durati
 	if errors.Is(err, store.ErrFull) {
 		return store.Reply{}, err
 	}
-	defer p.withdraw(ctx, q.ID)
+	defer p.removeTask(ctx, q.ID)
 	if err != nil { // the row may exist anyway
 		return store.Reply{}, err
 	}
@@ -159,8 +159,8 @@ func (p *Pending) Run(ctx context.Context, q store.Question, timeout time.Durati
 	return r, err
 }
 
-// withdraw deletes a query task whose caller no longer waits for it.
-func (p *Pending) withdraw(ctx context.Context, id string) {
+// removeTask deletes a query task whose caller no longer waits for it.
+func (p *Pending) removeTask(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	if err := p.queue.remove(ctx, id); err != nil {

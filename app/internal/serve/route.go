@@ -42,8 +42,8 @@ const Held = 75 * time.Second
 // ManyReads is the size that a route which loads payloads counts for its reads.
 const ManyReads = 4 << 20
 
-// brief is the time limit of requests that are not held.
-const brief = 30 * time.Second
+// defaultLimit is the time limit of requests that are not held.
+const defaultLimit = 30 * time.Second
 
 // Shape describes a route's request and responses by their Go types. The API description is generated from it, and
 // tests check every response against it.

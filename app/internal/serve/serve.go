@@ -419,7 +419,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	c.loads.Context = c.Context()
 	c.loads.Grant.Open(p.Budget, c.Principal.Owner(c.NS))
 	c.auth = p.Auth
-	c.begin(cmp.Or(c.Route.Limit, brief), c.Route.Limit != 0)
+	c.begin(cmp.Or(c.Route.Limit, defaultLimit), c.Route.Limit != 0)
 	defer func() { c.end() }()
 	// A request with a body is admitted when the body was read: a slow caller takes no place.
 	c.pipeline = p

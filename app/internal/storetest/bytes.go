@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// bulky returns an activity with arguments of the given size.
-func bulky(typ, session string, bytes int) protocol.Command {
+// largeActivity returns an activity with arguments of the given size.
+func largeActivity(typ, session string, bytes int) protocol.Command {
 	c := Activity(typ, session)
 	c.Arguments = payload.Payload{Blob: strings.Repeat("A", bytes)}
 	return c
@@ -46,7 +46,10 @@ func testClaimBytes(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	a, b := w.Worker("a"), w.Worker("b")
-	w.Begun("flow", bulky("huge", "", 1<<20), bulky("k1", "", 1000), bulky("large", "", 500_000), bulky("k2", "", 1000))
+	w.Begun(
+		"flow", largeActivity("huge", "", 1<<20), largeActivity("k1", "", 1000), largeActivity("large", "", 500_000),
+		largeActivity("k2", "", 1000),
+	)
 	w.until("the hint", func() bool { l, _, _ := line.hints(); return len(l) > 0 })
 	poller := func(w *engine.Worker, bytes int64, first bool) store.Poller {
 		return store.Poller{Lessee: engine.Lessee{Worker: w}, Max: 10, Bytes: bytes, First: first}
@@ -77,7 +80,7 @@ func testClaimBytes(t *testing.T, s Suite) {
 		t.Fatalf("dealt %s", got)
 	}
 	// Without a limit nothing is counted.
-	w.Begun("more", bulky("x1", "", 1<<20), bulky("x2", "", 1<<20))
+	w.Begun("more", largeActivity("x1", "", 1<<20), largeActivity("x2", "", 1<<20))
 	if got, _ := w.claimBytes(protocol.KindActivity, poller(a, 0, false)); got != "x1:0 x2:0" {
 		t.Fatalf("dealt %s", got)
 	}
@@ -91,7 +94,7 @@ func testClaimBytesInOrder(t *testing.T, s Suite) {
 	poller := func(bytes int64, first bool) store.Poller {
 		return store.Poller{Lessee: engine.Lessee{Worker: a}, Max: 10, Bytes: bytes, First: first}
 	}
-	w.Begun("in", bulky("s1", "s", 1000), bulky("s2", "s", 400_000), bulky("s3", "s", 1000))
+	w.Begun("in", largeActivity("s1", "s", 1000), largeActivity("s2", "s", 400_000), largeActivity("s3", "s", 1000))
 	for _, want := range []string{"s1:0", "s2:0", "s3:0"} {
 		got, list := w.claimBytes(protocol.KindActivity, poller(10_000, true))
 		if got != want {
@@ -99,7 +102,7 @@ func testClaimBytesInOrder(t *testing.T, s Suite) {
 		}
 		w.Finish(list[0])
 	}
-	late, urgent := bulky("late", "", 1000), bulky("urgent", "", 400_000)
+	late, urgent := largeActivity("late", "", 1000), largeActivity("urgent", "", 400_000)
 	late.Priority, urgent.Priority = new(7), new(2)
 	w.Begun("by", late, urgent)
 	if got, _ := w.claimBytes(protocol.KindActivity, poller(10_000, false)); got != "" {

@@ -127,8 +127,8 @@ func testIsolated(t *testing.T, s Suite) {
 	w.Run(other.RunID)
 }
 
-// testGuilty adds a row that cannot be stored to valid ones: it contains invalid raw JSON.
-func testGuilty(t *testing.T, s Suite) {
+// testInvalidRowInBatch adds a row that cannot be stored to valid ones: it contains invalid raw JSON.
+func testInvalidRowInBatch(t *testing.T, s Suite) {
 	w := s.New(t)
 	var changes []store.Transaction
 	var ids []string
@@ -279,9 +279,9 @@ func testClosed(t *testing.T, s Suite) {
 	}
 }
 
-// testTakenBefore checks that a workflow ID that an earlier process used does not count as free because it is not
-// cached: neither for a start in the same batch as another one, nor if a start is refused for another reason.
-func testTakenBefore(t *testing.T, s Suite) {
+// testUsedIDIsNotAssumedFree checks that a workflow ID that an earlier process used does not count as free because it
+// is not cached: neither for a start in the same batch as another one, nor if a start is refused for another reason.
+func testUsedIDIsNotAssumedFree(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Start("taken")
 	want := w.Run(run)

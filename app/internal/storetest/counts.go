@@ -60,7 +60,7 @@ func testSessionBatchOf64(t *testing.T, s Suite) {
 	const n = 64
 	worker := w.Worker("w", Sessions(n, time.Hour))
 	for i := range n {
-		w.flow(fmt.Sprint("s", i))
+		w.startInSessions(fmt.Sprint("s", i))
 	}
 	var changes []store.Transaction
 	for _, l := range w.leaseAll(worker, n) {

@@ -25,8 +25,8 @@ func limit(kind protocol.TaskKind, b engine.Budget) engine.LimitQueue {
 	return engine.LimitQueue{Limits: map[protocol.TaskKind]engine.Budget{kind: b}}
 }
 
-// wide starts a run with n ready activities.
-func (w *Fixture) wide(workflow string, n int) string {
+// startWide starts a run with n ready activities.
+func (w *Fixture) startWide(workflow string, n int) string {
 	commands := make([]protocol.Command, n)
 	for i := range commands {
 		commands[i] = Activity("x", "")
@@ -39,7 +39,7 @@ func testDrained(t *testing.T, s Suite) {
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	build := func(id string) func(*engine.Worker) { return func(w *engine.Worker) { w.BuildID = id } }
 	old, next, plain := w.Worker("old", build("v1")), w.Worker("next", build("v2")), w.Worker("plain")
-	w.wide("flow", 4)
+	w.startWide("flow", 4)
 	w.Commit(DecideQueue(Queue, engine.DrainBuild{BuildID: "v1"}))
 	if q := w.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}); !q.Drained("v1") || q.Drained("v2") ||
 		q.Drained("") {
@@ -53,7 +53,7 @@ func testDrained(t *testing.T, s Suite) {
 	w.One(protocol.KindActivity, plain)
 	// A task that becomes ready is not dispatched to a drained poller that still waits.
 	waiting := line.Wait(old)
-	w.wide("flow2", 1)
+	w.startWide("flow2", 1)
 	select {
 	case l := <-waiting.Got:
 		t.Fatalf("a drained build was handed %s", Name(l))
@@ -96,7 +96,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w")
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{Leases: 2})))
-	w.wide("flow", 5)
+	w.startWide("flow", 5)
 	line.hints()
 	got := w.LeaseTasks(protocol.KindActivity, worker, 10)
 	if len(got) != 2 {
@@ -136,7 +136,7 @@ func testLeaseBudget(t *testing.T, s Suite) {
 	w.Start("other")
 	w.Commit(DecideQueue("", limit(protocol.KindActivity, engine.Budget{Leases: 3})))
 	w.Queue = "second"
-	w.wide("flow2", 5)
+	w.startWide("flow2", 5)
 	if n := len(w.LeaseTasks(protocol.KindActivity, worker, 10)); n != 1 {
 		t.Fatalf("with 2 of 3 leases of the namespace taken %d began, want 1", n)
 	}
@@ -165,7 +165,7 @@ func testRateBudget(t *testing.T, s Suite) {
 	}
 	w.Pass(now.Truncate(time.Minute).Add(time.Minute + time.Second).Sub(now)) // not near the end of a minute
 	w.Commit(DecideQueue(Queue, limit(protocol.KindActivity, engine.Budget{PerMinute: 3})))
-	w.wide("flow", 8)
+	w.startWide("flow", 8)
 	for _, l := range w.LeaseTasks(protocol.KindActivity, worker, 2) {
 		w.Finish(l)
 	}
@@ -196,7 +196,7 @@ func testBudgetCost(t *testing.T, s Suite) {
 		w.One(protocol.KindActivity, worker)
 		return w.S.Stats().Statements - before
 	}
-	w.wide("flow", 4)
+	w.startWide("flow", 4)
 	cost()
 	plain := cost()
 	w.Commit(DecideQueue("another", limit(protocol.KindActivity, engine.Budget{Leases: 1})))
@@ -218,7 +218,7 @@ func testTwoBudgets(t *testing.T, s Suite) {
 		return two.S.Queue(engine.QueueKey{Namespace: Namespace, Name: Queue}).Budget(protocol.KindActivity).Leases == most
 	})
 	for i := range 4 {
-		one.wide(fmt.Sprint("flow", i), 25)
+		one.startWide(fmt.Sprint("flow", i), 25)
 	}
 	if leased := contend(t, worker, 3, one, two); leased != most {
 		t.Fatalf("two apps leased %d tasks of a budget of %d", leased, most)

@@ -165,8 +165,8 @@ func (p *LinePoller) Undo() {
 // Doubt counts the delivery and does not return the poller to the line, because it may have received the task.
 func (p *LinePoller) Doubt(error) { p.Doubted++ }
 
-// got returns the task that a poller received; it fails the test if there is none.
-func (w *Fixture) got(p *LinePoller) store.Leased {
+// receivedTask returns the task that a poller received; it fails the test if there is none.
+func (w *Fixture) receivedTask(p *LinePoller) store.Leased {
 	w.T.Helper()
 	select {
 	case l := <-p.Got:
@@ -185,7 +185,7 @@ func testHandOver(t *testing.T, s Suite) {
 	in := start(w, "flow")
 	in.Arguments = "aW4="
 	run := w.StartAs(in)
-	task := w.got(first)
+	task := w.receivedTask(first)
 	if task.Kind != protocol.KindWorkflow || task.Head.ID != run || task.Head.Task.Owner != "a" ||
 		task.Head.Task.Delivery != 1 {
 		t.Fatalf("handed %+v", task.Head.Task)
@@ -200,13 +200,13 @@ func testHandOver(t *testing.T, s Suite) {
 	x := Activity("x", "")
 	x.Arguments.Blob = "eA=="
 	w.Decide(task, x)
-	l := w.got(second)
+	l := w.receivedTask(second)
 	if l.Kind != protocol.KindActivity || l.Activity.Owner != "b" || !l.Cached || l.Arguments != "eA==" || l.IsNew {
 		t.Fatalf("handed %+v", l)
 	}
 	third := line.Wait(a)
 	w.Finish(l)
-	next := w.got(third)
+	next := w.receivedTask(third)
 	if next.Head.Task.Number != 2 || next.Head.LastSeq != 3 || (next.Events != nil && len(next.Events) != 3) {
 		t.Fatalf("handed %+v with %d events", next.Head.Task, len(next.Events))
 	}
@@ -219,9 +219,10 @@ func testHandOver(t *testing.T, s Suite) {
 	y := w.One(protocol.KindActivity, a)
 	other, holder := line.Wait(b), line.Wait(a)
 	w.Finish(y)
-	turn := w.got(other) // any worker may run a workflow task
+	turn := w.receivedTask(other) // any worker may run a workflow task
 	w.Decide(turn, Activity("z", "s"))
-	if z := w.got(holder); z.Activity.Type != "z" || z.Session == nil || z.Session.Epoch != y.Session.Epoch || z.IsNew {
+	z := w.receivedTask(holder)
+	if z.Activity.Type != "z" || z.Session == nil || z.Session.Epoch != y.Session.Epoch || z.IsNew {
 		t.Fatalf("handed %+v in %+v", z.Activity, z.Session)
 	}
 }
@@ -250,7 +251,7 @@ func testUndone(t *testing.T, s Suite) {
 		t.Fatalf("the run of the failed change: %v", err)
 	}
 	good := w.Start("good")
-	if l := w.got(p); l.Head.ID != good {
+	if l := w.receivedTask(p); l.Head.ID != good {
 		t.Fatalf("handed a task of %s, want %s", l.Head.ID, good)
 	}
 }
@@ -275,9 +276,9 @@ func testBacklog(t *testing.T, s Suite) {
 	_ = l
 }
 
-// testLeftForTheFull claims for two workers, one of which has no room for a session: the store reports the tasks that
-// it leaves for that worker, although the other one has room.
-func testLeftForTheFull(t *testing.T, s Suite) {
+// testTasksLeftForFullWorker claims for two workers, one of which has no room for a session: the store reports the
+// tasks that it leaves for that worker, although the other one has room.
+func testTasksLeftForFullWorker(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	holder, plain := w.Worker("holder"), w.Worker("plain", Sessions(0, 0))
@@ -299,9 +300,9 @@ func testLeftForTheFull(t *testing.T, s Suite) {
 	})
 }
 
-// testSilent checks that a task whose lease expired is not delivered to the open polls of the paused worker, at this
-// app or at another one, but to another worker.
-func testSilent(t *testing.T, s Suite) {
+// testNoTaskToPausedPoll checks that a task whose lease expired is not delivered to the open polls of the paused
+// worker, at this app or at another one, but to another worker.
+func testNoTaskToPausedPoll(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	still, other := w.Worker("still"), w.Worker("other")
@@ -316,7 +317,7 @@ func testSilent(t *testing.T, s Suite) {
 	}
 	w.Pass(10 * time.Minute)
 	w.Sweep()
-	if got := w.got(b); got.Activity.Delivery != 2 || got.Activity.Owner != "other" {
+	if got := w.receivedTask(b); got.Activity.Delivery != 2 || got.Activity.Owner != "other" {
 		t.Errorf("the other worker was handed %+v", got.Activity)
 	}
 	if n := line.waiting(); n != 0 {
@@ -327,9 +328,9 @@ func testSilent(t *testing.T, s Suite) {
 	}
 }
 
-// testGone checks that no task is delivered to the polls of a worker that deregisters in the batch in which the task
-// becomes ready, at this and at another app, nor by a claim for polls that are no longer open.
-func testGone(t *testing.T, s Suite) {
+// testNoTaskToDeregisteredPoll checks that no task is delivered to the polls of a worker that deregisters in the batch
+// in which the task becomes ready, at this and at another app, nor by a claim for polls that are no longer open.
+func testNoTaskToDeregisteredPoll(t *testing.T, s Suite) {
 	line, far := &Line{}, &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	leaver, marked, other := w.Worker("leaver"), w.Worker("marked"), w.Worker("other")

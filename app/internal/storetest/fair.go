@@ -13,8 +13,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// keyed returns n activities of a class, numbered in their types.
-func keyed(class string, weight, n int) (list []protocol.Command) {
+// activitiesOfClass returns n activities of a class, numbered in their types.
+func activitiesOfClass(class string, weight, n int) (list []protocol.Command) {
 	for i := range n {
 		c := Activity(fmt.Sprintf("%s%d", class, i), "")
 		c.FairnessKey, c.FairnessWeight = class, weight
@@ -23,8 +23,8 @@ func keyed(class string, weight, n int) (list []protocol.Command) {
 	return list
 }
 
-// drawn claims n activities one by one and returns their types, separated by spaces.
-func (w *Fixture) drawn(n int) string {
+// claimTypes claims n activities one by one and returns their types, separated by spaces.
+func (w *Fixture) claimTypes(n int) string {
 	w.T.Helper()
 	worker := NewWorker("w")
 	var got []string
@@ -39,20 +39,20 @@ func (w *Fixture) drawn(n int) string {
 func testFair(t *testing.T, s Suite) {
 	w := s.New(t)
 	w.Worker("w")
-	w.Begun("burst", keyed("a", 1, 40)...)
-	if got := w.drawn(3); got != "a0 a1 a2" {
+	w.Begun("burst", activitiesOfClass("a", 1, 40)...)
+	if got := w.claimTypes(3); got != "a0 a1 a2" {
 		t.Fatalf("a class alone came as %s", got)
 	}
-	w.Begun("other", keyed("b", 1, 3)...)
-	if got := w.drawn(6); got != "b0 a3 b1 a4 b2 a5" && got != "a3 b0 a4 b1 a5 b2" {
+	w.Begun("other", activitiesOfClass("b", 1, 3)...)
+	if got := w.claimTypes(6); got != "b0 a3 b1 a4 b2 a5" && got != "a3 b0 a4 b1 a5 b2" {
 		t.Fatalf("beside a burst a second class came as %s", got)
 	}
 	// Weight 3 gets three tasks for every task of weight 1. Tasks without a key form a separate class. A class that
 	// returns has no credit.
-	w.Begun("heavy", keyed("c", 3, 6)...)
-	w.wide("plain", 2)
+	w.Begun("heavy", activitiesOfClass("c", 3, 6)...)
+	w.startWide("plain", 2)
 	counts := map[byte]int{}
-	for _, typ := range strings.Fields(w.drawn(8)) {
+	for _, typ := range strings.Fields(w.claimTypes(8)) {
 		counts[typ[0]]++
 	}
 	if counts['c'] < 4 || counts['c'] > 6 || counts['a'] < 1 || counts['a'] > 3 || counts['x'] < 1 {
@@ -62,18 +62,18 @@ func testFair(t *testing.T, s Suite) {
 		t.Fatal(err)
 	}
 	w = s.Fixture(t, "a", Options{})
-	w.Begun("late", keyed("d", 1, 2)...)
-	if got := w.drawn(6); !strings.Contains(got, "d0") || !strings.Contains(got, "d1") {
+	w.Begun("late", activitiesOfClass("d", 1, 2)...)
+	if got := w.claimTypes(6); !strings.Contains(got, "d0") || !strings.Contains(got, "d1") {
 		t.Fatalf("after a restart a new class waited behind the burst: %s", got)
 	}
 	// The priority takes precedence over the class.
-	hot := keyed("a", 1, 2)
+	hot := activitiesOfClass("a", 1, 2)
 	for i := range hot {
 		hot[i].Priority = new(1)
 		hot[i].ActivityType = "hot"
 	}
 	w.Begun("hot", hot...)
-	if got := w.drawn(2); got != "hot hot" {
+	if got := w.claimTypes(2); got != "hot hot" {
 		t.Fatalf("urgent tasks came as %s", got)
 	}
 }
@@ -156,13 +156,13 @@ func testFairCost(t *testing.T, s Suite) {
 	w := s.New(t)
 	cost := func(id string) int64 {
 		before := w.S.Stats().Statements
-		w.wide(id, 3)
+		w.startWide(id, 3)
 		return w.S.Stats().Statements - before
 	}
 	cost("warm")
 	plain := cost("before")
 	w.Queue = "fair"
-	w.Begun("keyed", keyed("a", 1, 2)...)
+	w.Begun("keyed", activitiesOfClass("a", 1, 2)...)
 	w.Queue = Queue
 	if got := cost("after"); got != plain {
 		t.Fatalf("a step beside a fair queue took %d statements, %d before", got, plain)
@@ -176,12 +176,12 @@ func testTwoFair(t *testing.T, s Suite) {
 	}
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	one.Worker("w")
-	one.Begun("first", keyed("a", 1, 1)...)
+	one.Begun("first", activitiesOfClass("a", 1, 1)...)
 	for i := range 10 {
-		[]*Fixture{one, two}[i%2].Begun(fmt.Sprint("burst", i), keyed("a", 1, 3)...)
+		[]*Fixture{one, two}[i%2].Begun(fmt.Sprint("burst", i), activitiesOfClass("a", 1, 3)...)
 	}
-	two.Begun("other", keyed("b", 1, 3)...)
-	if got := two.drawn(6); strings.Count(got, "b") < 2 {
+	two.Begun("other", activitiesOfClass("b", 1, 3)...)
+	if got := two.claimTypes(6); strings.Count(got, "b") < 2 {
 		t.Fatalf("beside a burst made by two apps a second class came as %s", got)
 	}
 }

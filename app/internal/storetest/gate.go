@@ -32,8 +32,8 @@ type Gate struct {
 	closed bool
 }
 
-// link is one connection through a gate.
-type link struct {
+// gatedConn is one connection through a gate.
+type gatedConn struct {
 	app, server net.Conn
 	armed       bool                   // the response to the next COMMIT will be dropped; used by forth only
 	loses       atomic.Pointer[string] // the statement whose response is being dropped
@@ -84,8 +84,8 @@ func (g *Gate) loses(at string, committer bool) <-chan string {
 	return g.shut
 }
 
-// cut closes all connections through the gate and refuses new ones.
-func (g *Gate) cut(sql string) {
+// closeAll closes all connections through the gate and refuses new ones.
+func (g *Gate) closeAll(sql string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.away = true
@@ -121,16 +121,16 @@ func (g *Gate) End() {
 	g.all.Wait()
 }
 
-// pass waits until the gate is open.
-func (g *Gate) pass() {
+// awaitOpen waits until the gate is open.
+func (g *Gate) awaitOpen() {
 	g.mu.Lock()
 	open := g.open
 	g.mu.Unlock()
 	<-open
 }
 
-// meet reports whether the gate shuts at this statement, and whether half of it passes.
-func (g *Gate) meet(sql string) (shut, half bool) {
+// shutsAt reports whether the gate shuts at this statement, and whether half of it passes.
+func (g *Gate) shutsAt(sql string) (shut, half bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.at == "" || g.lose != nil || !strings.Contains(sql, g.at) {
@@ -169,37 +169,37 @@ func (g *Gate) accept() {
 		}
 		g.track(c)
 		g.all.Go(func() {
-			g.pass()
+			g.awaitOpen()
 			s, err := net.Dial("tcp", g.target)
 			if err != nil {
 				_ = c.Close()
 				return
 			}
 			g.track(s)
-			l := &link{app: c, server: s}
+			l := &gatedConn{app: c, server: s}
 			g.all.Go(func() {
-				g.back(l)
+				g.forwardResponses(l)
 				_, _ = c.Close(), s.Close()
 			})
-			g.forth(l)
+			g.forwardRequests(l)
 			_, _ = c.Close(), s.Close()
 		})
 	}
 }
 
-// back forwards the server's messages.
-func (g *Gate) back(l *link) {
+// forwardResponses forwards the server's messages.
+func (g *Gate) forwardResponses(l *gatedConn) {
 	buf := make([]byte, 32<<10)
 	var lost []byte
 	for {
 		n, err := l.server.Read(buf)
-		g.pass()
+		g.awaitOpen()
 		if sql := l.loses.Load(); sql != nil {
 			if lost = append(lost, buf[:n]...); err != nil || *sql != "COMMIT" || bytes.Contains(lost, []byte("COMMIT\x00")) {
 				if *sql != "COMMIT" {
 					_, _ = l.app.Write(buf[:n/2])
 				}
-				g.cut(*sql)
+				g.closeAll(*sql)
 				return
 			}
 			continue
@@ -210,8 +210,8 @@ func (g *Gate) back(l *link) {
 	}
 }
 
-// forth forwards the app's messages one by one and parses the statements in them.
-func (g *Gate) forth(l *link) {
+// forwardRequests forwards the app's messages one by one and parses the statements in them.
+func (g *Gate) forwardRequests(l *gatedConn) {
 	in := bufio.NewReaderSize(l.app, 64<<10)
 	out := bufio.NewWriterSize(l.server, 64<<10)
 	statements := map[string]string{} // by the name of the prepared statement
@@ -255,7 +255,7 @@ func (g *Gate) forth(l *link) {
 		}
 		message := append(append(head, size...), body...)
 		if committer && sql != "" {
-			if shut, half := g.meet(sql); shut {
+			if shut, half := g.shutsAt(sql); shut {
 				if half {
 					_, _ = out.Write(message[:len(message)/2])
 					message = message[len(message)/2:]
@@ -263,7 +263,7 @@ func (g *Gate) forth(l *link) {
 				_ = out.Flush()
 			}
 		}
-		g.pass()
+		g.awaitOpen()
 		if _, err := out.Write(message); err != nil {
 			return
 		}

@@ -11,9 +11,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// goneOn completes the open workflow task of a run with these commands and a continue-as-new command, and returns the
-// next run.
-func (w *Fixture) goneOn(run, workflow string, commands ...protocol.Command) string {
+// continueAsNew completes the open workflow task of a run with these commands and a continue-as-new command, and
+// returns the next run.
+func (w *Fixture) continueAsNew(run, workflow string, commands ...protocol.Command) string {
 	w.T.Helper()
 	return w.Commit(goingOn(run, workflow, commands...)).(string)
 }
@@ -59,9 +59,9 @@ func (w *Fixture) inheritedOf(workflow string) string {
 	return out
 }
 
-// newsOf returns the change that reports the end of a child to its chain. The run from started the child with its
-// command seq.
-func newsOf(current, from string, seq int64, child string, m engine.Message) store.Transaction {
+// childEndReport returns the change that reports the end of a child to its chain. The run from started the child with
+// its command seq.
+func childEndReport(current, from string, seq int64, child string, m engine.Message) store.Transaction {
 	m.Kind, m.ToRun, m.ToSeq = engine.ChildEnded, from, seq
 	return Step(current, engine.InheritedReport{Message: m, Child: child}, store.Keys{Inherited: []string{child}})
 }
@@ -75,7 +75,7 @@ func testInherited(t *testing.T, s Suite) {
 		t.Fatalf("%d children are open, want 1", n)
 	}
 	w.Finish(w.One(protocol.KindActivity, w.Worker("a")))
-	second := w.goneOn(first, "parent", childCommand("bound", engine.RequestCancel), childCommand("loose", ""))
+	second := w.continueAsNew(first, "parent", childCommand("bound", engine.RequestCancel), childCommand("loose", ""))
 	if got, want := w.inheritedOf("parent"), "bound 1;early 1;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
@@ -83,11 +83,11 @@ func testInherited(t *testing.T, s Suite) {
 		t.Fatalf("the run counts %+v", n)
 	}
 	before := w.S.Stats().Rows
-	third := w.goneOn(second, "parent")
+	third := w.continueAsNew(second, "parent")
 	moved := w.S.Stats().Rows - before
 	other := w.Start("lonely")
 	before = w.S.Stats().Rows
-	w.goneOn(other, "lonely")
+	w.continueAsNew(other, "lonely")
 	if alone := w.S.Stats().Rows - before; moved != alone {
 		t.Errorf("going on with three children of earlier runs takes %d rows, with none %d", moved, alone)
 	}
@@ -99,8 +99,8 @@ func testInherited(t *testing.T, s Suite) {
 	if n := w.Run(third).Inherited.Open; n != 3 {
 		t.Fatalf("after the restart the run counts %d", n)
 	}
-	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunContinued}))
-	if _, err := w.S.Commit(t.Context(), newsOf(third, second, 9, "bound", engine.Message{
+	w.Commit(childEndReport(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunContinued}))
+	if _, err := w.S.Commit(t.Context(), childEndReport(third, second, 9, "bound", engine.Message{
 		Run: "R", Number: 9, Status: protocol.RunCompleted,
 	})); err == nil {
 		t.Fatal("the end of a child of another start was taken")
@@ -108,7 +108,7 @@ func testInherited(t *testing.T, s Suite) {
 	if got, want := w.inheritedOf("parent"), "bound 1;early 2;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
-	w.Commit(newsOf(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunCompleted}))
+	w.Commit(childEndReport(third, first, 1, "early", engine.Message{Run: "R", Number: 2, Status: protocol.RunCompleted}))
 	if got, want := w.inheritedOf("parent"), "bound 1;loose 1;"; got != want {
 		t.Fatalf("the chain has %q, want %q", got, want)
 	}
@@ -127,7 +127,7 @@ func testInheritedDropped(t *testing.T, s Suite) {
 	flows := map[string]string{}
 	for _, id := range []string{"one", "two"} {
 		first := w.Start(id)
-		flows[id] = w.goneOn(first, id, childCommand("child-of-"+id, ""))
+		flows[id] = w.continueAsNew(first, id, childCommand("child-of-"+id, ""))
 	}
 	runs := []string{flows["one"]}
 	w.Commit(store.Transaction{Needs: store.Keys{

@@ -29,7 +29,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 		for range each {
 			in = append(in, "s")
 		}
-		w.flow(in...)
+		w.startInSessions(in...)
 		runs[k] = w.leaseAll(worker, each)
 	}
 	pass := func(d time.Duration) {
@@ -100,7 +100,7 @@ func FollowsInSessions(t *testing.T, s Suite, count func() (lead, follow int)) {
 	}
 	pass(want[0].At.Add(idle - 300*time.Millisecond).Sub(now))
 	if n := last.Renew("w", "s"); n != 1 {
-		t.Errorf("%d renewals right before the session is idle, whose row says %s", n, last.row("s").LastActivity)
+		t.Errorf("%d renewals right before the session is idle, whose row says %s", n, last.sessionRow("s").LastActivity)
 	}
 	pass(600 * time.Millisecond)
 	if n := last.Renew("w", "s"); n != 0 {

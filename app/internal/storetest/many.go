@@ -152,8 +152,8 @@ const (
 	counted = 2_010
 	someOf  = 2_500
 	rangeOf = 52_000
-	// partOf are the times of the runs that start within 71 minutes, one in each second, and some more.
-	partOf = 5_000
+	// timePartition are the times of the runs that start within 71 minutes, one in each second, and some more.
+	timePartition = 5_000
 )
 
 // Listings returns the listings that must be fast for any number of runs.
@@ -180,7 +180,7 @@ func Listings() []Listing {
 	}
 	// Many other runs are newer, so the search among the newest runs does not find their first page.
 	old := of(
-		"old times", "run_attributes_time", partOf, func(r ListedRun) bool { return r.When < at(40_000) },
+		"old times", "run_attributes_time", timePartition, func(r ListedRun) bool { return r.When < at(40_000) },
 		when(store.Less, 40_000),
 	)
 	due := func(n int) any { return engine.TimeKey(time.UnixMicro(first + int64(n)*100e6)) }
@@ -275,11 +275,11 @@ func Listings() []Listing {
 			attribute("Who", store.Prefix, "c1"),
 		),
 		of(
-			"new times", "run_attributes_time", partOf, func(r ListedRun) bool { return r.When > at(ManyRuns-300) },
+			"new times", "run_attributes_time", timePartition, func(r ListedRun) bool { return r.When > at(ManyRuns-300) },
 			when(store.More, ManyRuns-300),
 		),
 		of(
-			"nearly all times", "run_attributes_time", partOf, func(r ListedRun) bool { return r.When > at(300) },
+			"nearly all times", "run_attributes_time", timePartition, func(r ListedRun) bool { return r.When > at(300) },
 			when(store.More, 300),
 		),
 		old,
@@ -295,11 +295,11 @@ func Listings() []Listing {
 			}},
 		),
 		of(
-			"any time", "run_attributes_time", partOf, func(r ListedRun) bool { return len(r.due()) > 0 },
+			"any time", "run_attributes_time", timePartition, func(r ListedRun) bool { return len(r.due()) > 0 },
 			attribute("Due", store.Present),
 		),
 		of(
-			"times, and a rare status", "INDEX run", partOf,
+			"times, and a rare status", "INDEX run", timePartition,
 			func(r ListedRun) bool { return r.When < at(40_000) && bad(r) },
 			when(store.Less, 40_000), column(store.FieldStatus, store.In, "failed", "timed_out"),
 		),
@@ -318,9 +318,9 @@ func Listings() []Listing {
 			attribute("Size", store.Between, 40_000, 45_999), attribute("Weight", store.Less, 6_500),
 		),
 		two,
-		of("times of months", "run_attributes_time", partOf, between(11_000, 60_000), dues),
+		of("times of months", "run_attributes_time", timePartition, between(11_000, 60_000), dues),
 		of(
-			"times of months, and a queue", "INDEX run", partOf, // with the condition that advances further
+			"times of months, and a queue", "INDEX run", timePartition, // with the condition that advances further
 			func(r ListedRun) bool { return between(11_000, 60_000)(r) && r.N%8 == 4 },
 			column(store.FieldQueue, store.In, "q4"), dues,
 		),

@@ -9,9 +9,9 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// testOwed checks that a message from one run to another survives the end of its sender and a restart, is due at once,
-// and is removed once.
-func testOwed(t *testing.T, s Suite) {
+// testMessageOutlivesSender checks that a message from one run to another survives the end of its sender and a restart,
+// is due at once, and is removed once.
+func testMessageOutlivesSender(t *testing.T, s Suite) {
 	w := s.New(t)
 	run := w.Begun("parent", protocol.Command{
 		Type: protocol.StartChildWorkflow, WorkflowType: "child", ParentClosePolicy: engine.Terminate,

@@ -102,8 +102,8 @@ func (m *model) start(t *rapid.T) {
 	}
 }
 
-// may reports whether a worker may have a task now.
-func (m *model) may(w *engine.Worker, x *modelTask, now time.Time) bool {
+// mayLease reports whether a worker may have a task now.
+func (m *model) mayLease(w *engine.Worker, x *modelTask, now time.Time) bool {
 	if !x.ready {
 		return false
 	}
@@ -131,7 +131,7 @@ func (m *model) claim(t *rapid.T) {
 	now := m.now()
 	could := 0
 	for _, x := range m.tasks {
-		if m.may(w, x, now) {
+		if m.mayLease(w, x, now) {
 			could++
 		}
 	}
@@ -141,7 +141,7 @@ func (m *model) claim(t *rapid.T) {
 	for _, l := range list {
 		x := m.tasks[engine.StepID(l.Head.ID, l.Activity.Seq)]
 		at := l.Activity.LeasedAt.Time
-		if x == nil || !m.may(w, x, at) {
+		if x == nil || !m.mayLease(w, x, at) {
 			t.Fatalf("worker %s got %s, which is not for it", w.ID, Name(l))
 		}
 		if l.Activity.Delivery != x.delivery+1 {
@@ -178,7 +178,7 @@ func (m *model) complete(t *rapid.T) {
 
 // refresh reads the lease of a session from the store: other tests check that work extends it.
 func (m *model) refresh(session string) {
-	row := m.w.row(session)
+	row := m.w.sessionRow(session)
 	h := m.sessions[session]
 	if row.Epoch != h.epoch || row.Owner != h.owner {
 		m.t.Fatalf("session %s is %s at %d, want %s at %d", session, row.Owner, row.Epoch, h.owner, h.epoch)

@@ -24,16 +24,19 @@ var TaskColumns = []string{
 	"run_id", "seq", "namespace", "queue", "kind", "state", "priority", "ready_at", "due_at", "owner", "body",
 }
 
-// argued is the document of a task with arguments, as most tasks have them. A query that needs no arguments must not
-// read it.
-var argued = `{"type":"charge","arguments":"` + strings.Repeat("a", 600) + `"}`
+// documentWithArguments is the document of a task with arguments, as most tasks have them. A query that needs no
+// arguments must not read it.
+var documentWithArguments = `{"type":"charge","arguments":"` + strings.Repeat("a", 600) + `"}`
 
 // MakeTask returns an overdue activity: lower numbers than OthersDue belong to another namespace; OthersDue and higher
 // numbers belong to the tested namespace, and the higher ones wait.
 func MakeTask(n int) []any {
 	if n > OthersDue {
 		n -= OthersDue + 1
-		return []any{MakeRun(n).ID, 2, Namespace, "q", "activity", "ready", 9 - n%10, first + int64(n), nil, nil, argued}
+		return []any{
+			MakeRun(n).ID, 2, Namespace, "q", "activity", "ready", 9 - n%10, first + int64(n), nil, nil,
+			documentWithArguments,
+		}
 	}
 	namespace := "others"
 	if n == OthersDue {
@@ -66,7 +69,7 @@ func MakeSession(n int) []any {
 	}
 	return []any{
 		Namespace, fmt.Sprintf("s%05d", n), door, string(status), owner, at, until, until, at, "q", claimed, terminal, "",
-		argued,
+		documentWithArguments,
 	}
 }
 

@@ -40,8 +40,8 @@ func (w *Fixture) events(run string, after, through int64, limit, bytes int) (li
 	return list
 }
 
-// same compares events by their form in histories.
-func (w *Fixture) same(what string, got, want []history.Event) {
+// sameEvents compares events by their form in histories.
+func (w *Fixture) sameEvents(what string, got, want []history.Event) {
 	w.T.Helper()
 	if len(got) != len(want) {
 		w.T.Fatalf("%s: %d events, want %d", what, len(got), len(want))
@@ -79,7 +79,7 @@ func testPacked(t *testing.T, s Suite) {
 		t.Errorf("%d commands are %d rows", n, rows)
 	}
 	want := slices.Concat(start, decided)
-	w.same("at once", w.History(run), want)
+	w.sameEvents("at once", w.History(run), want)
 	last := want[len(want)-1].Seq
 	if len(want) < n || last != int64(len(want)) {
 		t.Fatalf("%d events up to %d", len(want), last)
@@ -92,13 +92,13 @@ func testPacked(t *testing.T, s Suite) {
 			}
 			got = append(got, page...)
 		}
-		w.same(fmt.Sprint("by ", size), got, want)
+		w.sameEvents(fmt.Sprint("by ", size), got, want)
 	}
 	for range 50 {
 		after, many := rand.Int64N(last), rand.Int64N(100)
 		through := min(after+1+many, last)
-		w.same(fmt.Sprint("after ", after), w.events(run, after, through, 1000, 0), want[after:through])
-		w.same(fmt.Sprint("at ", after), w.events(run, after, 0, 1, 1), want[after:after+1])
+		w.sameEvents(fmt.Sprint("after ", after), w.events(run, after, through, 1000, 0), want[after:through])
+		w.sameEvents(fmt.Sprint("at ", after), w.events(run, after, 0, 1, 1), want[after:after+1])
 	}
 	if got := w.events(run, 1, 0, 1000, 10<<10); len(got) < 5 || len(got) > 12 {
 		t.Errorf("about 10 KB are %d events", len(got))
@@ -128,7 +128,7 @@ func testPacked(t *testing.T, s Suite) {
 			}
 		}
 		e, err := r.LastEvent(t.Context(), run)
-		w.same("the last", []history.Event{e}, want[last-1:])
+		w.sameEvents("the last", []history.Event{e}, want[last-1:])
 		return err
 	})
 	w.finished(run, want)
@@ -151,14 +151,14 @@ func (w *Fixture) finished(run string, want []history.Event) {
 		t.Errorf("200 ends in a batch are %d rows", rows)
 	}
 	want = slices.Concat(append([][]history.Event{want}, decided...)...)
-	w.same("with the ends", w.History(run), want)
+	w.sameEvents("with the ends", w.History(run), want)
 	w.View(func(r store.Reader) error {
 		for i, l := range leased {
 			e, err := r.Completion(t.Context(), run, l.Activity.Seq)
 			if err != nil {
 				return err
 			}
-			w.same("the end of "+engine.StepID(run, l.Activity.Seq), []history.Event{e}, decided[i][:1])
+			w.sameEvents("the end of "+engine.StepID(run, l.Activity.Seq), []history.Event{e}, decided[i][:1])
 		}
 		return nil
 	})
@@ -175,7 +175,7 @@ func testPackedSessions(t *testing.T, s Suite) {
 		for i := range 30 {
 			sessions = append(sessions, []string{"a", "b", "a", "", "b", "b"}[i%6])
 		}
-		run := w.flow(sessions...)
+		run := w.startInSessions(sessions...)
 		leased := w.leaseAll(worker, 30)
 		changes, decided := make([]store.Transaction, len(leased)), make([][]history.Event, len(leased))
 		for i, l := range leased {
@@ -236,7 +236,7 @@ func testPackedSessions(t *testing.T, s Suite) {
 func FencedByKeys(t *testing.T, s Suite, taken func(run string, seq int64) bool) {
 	w := s.New(t)
 	worker := w.Worker("w", Sessions(10, time.Hour))
-	run := w.flow("a", "b", "a", "a", "", "b")
+	run := w.startInSessions("a", "b", "a", "a", "", "b")
 	states := []int64{0, w.Run(run).LastSeq}
 	leased := w.leaseAll(worker, 6)
 	for _, some := range [][]store.Leased{leased[:3], leased[3:4], leased[4:]} {

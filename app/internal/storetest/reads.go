@@ -99,10 +99,10 @@ func testListings(t *testing.T, s Suite) {
 
 func listSessions(w *Fixture, worker *engine.Worker) {
 	t := w.T
-	w.flow("alpha", "beta", "waiting")
-	w.act(worker)
+	w.startInSessions("alpha", "beta", "waiting")
+	w.claimActivity(worker)
 	w.Pass(time.Second)
-	w.act(worker)
+	w.claimActivity(worker)
 	defer func() { w.releasedIsNotActive("alpha") }()
 	w.View(func(r store.Reader) error {
 		list, err := r.Sessions(t.Context(), store.SessionQuery{Namespace: Namespace})

@@ -21,12 +21,12 @@ type recall struct {
 	n        int
 }
 
-// meddled commits a change at the first app. It calls meanwhile after the change was decided on cached rows and before
-// it is committed. It returns the number of decisions and of round trips.
-func (w *recall) meddled(make func() store.Transaction, meanwhile func()) (times int, trips int64, err error) {
+// commitWhile commits a change at the first app. It calls meanwhile after the change was decided on cached rows and
+// before it is committed. It returns the number of decisions and of round trips.
+func (w *recall) commitWhile(make func() store.Transaction, meanwhile func()) (times int, trips int64, err error) {
 	w.one.T.Helper()
 	for range 100 {
-		w.ready()
+		w.untilOneRoundTrip()
 		c := make()
 		before := w.one.S.Stats().RoundTrips
 		times, remembered := 0, false
@@ -49,8 +49,9 @@ func (w *recall) meddled(make func() store.Transaction, meanwhile func()) (times
 	return 0, 0, nil
 }
 
-// ready makes steps until one takes a single round trip: after a wrong guess, the store does not try for a while.
-func (w *recall) ready() {
+// untilOneRoundTrip makes steps until one takes a single round trip: after a wrong guess, the store does not try for a
+// while.
+func (w *recall) untilOneRoundTrip() {
 	run := w.start()
 	w.one.until("a step in one round trip", func() bool {
 		before := w.one.S.Stats().RoundTrips
@@ -84,18 +85,18 @@ func testRecalled(t *testing.T, s Suite) {
 	var run string
 	onRun := func() store.Transaction { run = w.start(); return signal(run) }
 
-	times, trips, err := w.meddled(onRun, func() {})
+	times, trips, err := w.commitWhile(onRun, func() {})
 	if want("as remembered", times, 1, err, nil); trips != 1 {
 		t.Errorf("a step on what is remembered takes %d round trips", trips)
 	}
 
-	times, _, err = w.meddled(onRun, func() { two.Do(run, engine.SignalRun{Name: "theirs"}) })
+	times, _, err = w.commitWhile(onRun, func() { two.Do(run, engine.SignalRun{Name: "theirs"}) })
 	want("a run that another app wrote", times, 2, err, nil)
 	if n := two.Run(run).Signals.Len(); n != 2 {
 		t.Errorf("%d of 2 signals arrived", n)
 	}
 
-	times, _, err = w.meddled(func() store.Transaction {
+	times, _, err = w.commitWhile(func() store.Transaction {
 		run = w.start()
 		first := true
 		return store.Transaction{
@@ -112,7 +113,7 @@ func testRecalled(t *testing.T, s Suite) {
 	want("a refusal, which nothing checks", times, 2, err, nil)
 
 	var workflow string
-	times, _, err = w.meddled(func() store.Transaction {
+	times, _, err = w.commitWhile(func() store.Transaction {
 		w.n++
 		workflow = fmt.Sprint("taken", w.n)
 		return StartChange(start(one, workflow))
@@ -121,7 +122,7 @@ func testRecalled(t *testing.T, s Suite) {
 
 	var leased store.Leased
 	var state engine.TaskState
-	times, _, err = w.meddled(func() store.Transaction {
+	times, _, err = w.commitWhile(func() store.Transaction {
 		w.n++
 		run = one.Begun(fmt.Sprint("open", w.n), Activity("x", ""))
 		c := signal(run)
@@ -147,7 +148,7 @@ func testRecalled(t *testing.T, s Suite) {
 	testRecalledWide(w)
 
 	var held, renewed history.Time
-	times, _, err = w.meddled(func() store.Transaction {
+	times, _, err = w.commitWhile(func() store.Transaction {
 		w.start()
 		leased = one.One(protocol.KindWorkflow, w.worker) // the oldest
 		run = leased.Head.ID
@@ -169,7 +170,7 @@ func testRecalled(t *testing.T, s Suite) {
 	}
 
 	locked, release := make(chan struct{}), make(chan struct{})
-	times, _, err = w.meddled(onRun, func() {
+	times, _, err = w.commitWhile(onRun, func() {
 		done := make(chan error)
 		first := true
 		go func() {
@@ -199,7 +200,7 @@ func testRecalled(t *testing.T, s Suite) {
 	want("a run that another app has locked", times, 2, err, nil)
 
 	var first, second time.Time
-	times, _, err = w.meddled(func() store.Transaction {
+	times, _, err = w.commitWhile(func() store.Transaction {
 		c := onRun()
 		decide := c.Decide
 		c.Decide = func(rows store.Rows, now time.Time) (store.Writes, error) {
@@ -260,7 +261,7 @@ func testRecalledWide(w *recall) {
 				what, times, err, trips, counts, expected, most, ready, leased)
 		}
 	}
-	times, trips, err := w.meddled(signal, func() {})
+	times, trips, err := w.commitWhile(signal, func() {})
 	want("a wide run", times, 1, trips, 1, tasks, 0, err)
 
 	acquire(one)
@@ -268,7 +269,7 @@ func testRecalledWide(w *recall) {
 	for _, l := range took {
 		one.Finish(l)
 	}
-	times, trips, err = w.meddled(signal, func() { acquire(two) })
+	times, trips, err = w.commitWhile(signal, func() { acquire(two) })
 	want("a wide run that another app leased from", times, 2, trips, 4, 0, tasks, err)
 
 	// In the other way a batch loads the run: it finds the run as cached, and then a leased task.
@@ -316,10 +317,10 @@ func testRecalledSession(t *testing.T, s Suite) {
 		}
 		w.n++
 		id = fmt.Sprint("s", w.n)
-		one.flow(id, id, id, id)
-		claimed := one.act(w.worker)
+		one.startInSessions(id, id, id, id)
+		claimed := one.claimActivity(w.worker)
 		one.Finish(claimed)
-		l := one.act(w.worker)
+		l := one.claimActivity(w.worker)
 		one.Do(l.Head.ID, engine.SignalRun{Name: "again"})
 		second := Step(l.Head.ID, engine.HeartbeatActivity{
 			Seq: l.Activity.Seq, Holder: engine.Holder{Owner: "w", Delivery: l.Activity.Delivery},
@@ -349,10 +350,10 @@ func testRecalledSession(t *testing.T, s Suite) {
 			two.LeaseTasks(protocol.KindActivity, w.worker, 200)
 		}, 2, func() bool { return seen.Active > 1 }},
 		{"a session in which another app made a task ready", func() {
-			two.flow(id)
+			two.startInSessions(id)
 		}, 2, func() bool { return seen.Ready == 3 }},
 	} {
-		times, trips, err := w.meddled(step, c.meanwhile)
+		times, trips, err := w.commitWhile(step, c.meanwhile)
 		if times != c.times || err != nil || !c.ok() {
 			t.Errorf("%s: decided %d times (%v), want %d; it is held by %q with %d attempts and %d ready tasks", c.what, times,
 				err, c.times, seen.Owner, seen.Active, seen.Ready)

@@ -21,9 +21,9 @@ func testSessionRows(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")
 	step := func(session string) int64 {
-		run := w.flow(session)
+		run := w.startInSessions(session)
 		before := w.S.Stats().Rows
-		l := w.act(worker)
+		l := w.claimActivity(worker)
 		w.Do(run, engine.HeartbeatActivity{Seq: l.Activity.Seq, Holder: holderOf(l), Beat: true})
 		w.Finish(l)
 		return w.S.Stats().Rows - before
@@ -34,11 +34,12 @@ func testSessionRows(t *testing.T, s Suite) {
 		t.Errorf("a step in a held session writes %d rows, without one %d", held, plain)
 	}
 	w.Pass(11 * time.Second) // less than two thirds of a lease of 30 s are left
-	lease := w.row("s").LeaseUntil
+	lease := w.sessionRow("s").LeaseUntil
 	if held := step("s"); held != plain+1 {
 		t.Errorf("a step that renews the lease writes %d rows, without a session %d", held, plain)
 	}
-	if row := w.row("s"); row.LeaseUntil.Sub(lease.Time) < 11*time.Second || !row.LastActivity.Equal(row.RenewedAt.Time) {
+	row := w.sessionRow("s")
+	if row.LeaseUntil.Sub(lease.Time) < 11*time.Second || !row.LastActivity.Equal(row.RenewedAt.Time) {
 		t.Errorf("not all times moved: lease from %s, row %+v", lease, row)
 	}
 }
@@ -46,8 +47,8 @@ func testSessionRows(t *testing.T, s Suite) {
 // testActivityOfTheBatch reads the exact last activity of a session in the batch in which an attempt ends.
 func testActivityOfTheBatch(t *testing.T, s Suite) {
 	w := s.New(t)
-	w.flow("s")
-	l := w.act(w.Worker("a"))
+	w.startInSessions("s")
+	l := w.claimActivity(w.Worker("a"))
 	w.Pass(12 * time.Second)
 	key := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	var ended, last history.Time
@@ -70,8 +71,8 @@ func holderOf(l store.Leased) engine.Holder {
 	return engine.Holder{Owner: l.Activity.Owner, Delivery: l.Activity.Delivery}
 }
 
-// capped returns an activity in a session with a limit, in the form of the options.
-func capped(session string, most int) protocol.Command {
+// activityWithCap returns an activity in a session with a limit, in the form of the options.
+func activityWithCap(session string, most int) protocol.Command {
 	c := Activity("x", "")
 	c.WorkerSession = &protocol.SessionOptions{SessionID: session, MaxActivities: protocol.Count(most)}
 	return c
@@ -88,7 +89,7 @@ func testActivityCap(t *testing.T, s Suite) {
 	const most, tasks = 2, 40
 	worker := one.Worker("w")
 	for range tasks {
-		one.Begun(one.ID(), capped("s", most))
+		one.Begun(one.ID(), activityWithCap("s", most))
 	}
 	var running, done, over atomic.Int64
 	var all sync.WaitGroup
@@ -128,34 +129,34 @@ func testActivityCap(t *testing.T, s Suite) {
 func testColdCap(t *testing.T, s Suite) {
 	w := s.New(t)
 	worker := w.Worker("w")
-	w.Begun("one", capped("s", 1))
-	first := w.act(worker)
-	w.Begun("two", capped("s", 1))
+	w.Begun("one", activityWithCap("s", 1))
+	first := w.claimActivity(worker)
+	w.Begun("two", activityWithCap("s", 1))
 	if err := w.S.Close(); err != nil {
 		t.Fatal(err)
 	}
 	cold := s.Fixture(t, "a", Options{})
-	if row := cold.row("s"); row.Active != 1 || row.Ready != 1 {
+	if row := cold.sessionRow("s"); row.Active != 1 || row.Ready != 1 {
 		t.Errorf("%d run and %d wait, want one each", row.Active, row.Ready)
 	}
-	cold.noAct(worker)
+	cold.claimNoActivity(worker)
 	cold.Finish(first)
-	cold.act(worker)
-	if row := cold.row("s"); row.Active != 1 || row.Ready != 0 {
+	cold.claimActivity(worker)
+	if row := cold.sessionRow("s"); row.Active != 1 || row.Ready != 0 {
 		t.Errorf("%d run and %d wait, want one and none", row.Active, row.Ready)
 	}
 }
 
-// lately checks that a session counts as idle only if it is idle, even if its row is older than the owner's last
-// activity.
-func lately(w *Fixture) {
-	a := w.Worker("a", Sessions(10, 400*tick), idle(100*tick))
-	w.flow("s")
-	l := w.act(a)
-	before := w.row("s")
+// testIdleByExactActivity checks that a session counts as idle only if it is idle, even if its row is older than the
+// owner's last activity.
+func testIdleByExactActivity(w *Fixture) {
+	a := w.Worker("a", Sessions(10, 400*tick), idleTimeout(100*tick))
+	w.startInSessions("s")
+	l := w.claimActivity(a)
+	before := w.sessionRow("s")
 	w.Pass(8 * tick)
 	w.Finish(l)
-	if row := w.row("s"); !row.LastActivity.Equal(before.LastActivity.Time) {
+	if row := w.sessionRow("s"); !row.LastActivity.Equal(before.LastActivity.Time) {
 		w.T.Fatalf("the row was written: %+v", row)
 	}
 	w.Pass(96 * tick) // 104 since the row's last activity, 96 since the last
@@ -168,9 +169,9 @@ func lately(w *Fixture) {
 	}
 }
 
-// testFirst dispatches the first task of a session to a poller in the commit that creates the task, if the poller's
-// worker may hold another session.
-func testFirst(t *testing.T, s Suite) {
+// testFirstTaskAcquiresSession dispatches the first task of a session to a poller in the commit that creates the task,
+// if the poller's worker may hold another session.
+func testFirstTaskAcquiresSession(t *testing.T, s Suite) {
 	line := &Line{}
 	w := s.Fixture(t, "a", Options{Dispatch: line})
 	worker := w.Worker("w", Sessions(2, time.Hour))
@@ -181,7 +182,7 @@ func testFirst(t *testing.T, s Suite) {
 	w.Decide(leased, Activity("x", "one"), Activity("x", "two"), Activity("x", "three"))
 	got := map[string]bool{}
 	for _, p := range polls[:2] {
-		l := w.got(p)
+		l := w.receivedTask(p)
 		if !l.IsNew || !l.SessionAcquired || l.Session.Owner != "w" {
 			t.Errorf("handed %+v in %+v", l.Activity, l.Session)
 		}
@@ -196,5 +197,5 @@ func testFirst(t *testing.T, s Suite) {
 	if n := w.S.Stats().Commits - before.Commits; n != 1 {
 		t.Errorf("%d commits, want 1", n)
 	}
-	w.noAct(worker)
+	w.claimNoActivity(worker)
 }

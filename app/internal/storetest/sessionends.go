@@ -12,25 +12,25 @@ import (
 
 func released(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
-	w.flow("s")
-	w.Finish(w.act(a))
-	w.flow("s")
-	w.noAct(b)
+	w.startInSessions("s")
+	w.Finish(w.claimActivity(a))
+	w.startInSessions("s")
+	w.claimNoActivity(b)
 	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "shutdown"}))
-	if l := w.act(b); !l.IsNew || l.Activity.SessionID != "s" {
+	if l := w.claimActivity(b); !l.IsNew || l.Activity.SessionID != "s" {
 		w.T.Fatalf("b got %+v", l)
 	}
 }
 
 func restarted(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
-	w.flow("s")
-	first := w.act(a)
+	w.startInSessions("s")
+	first := w.claimActivity(a)
 	w.Finish(first)
-	w.flow("s")
+	w.startInSessions("s")
 	second := w.Worker("a", func(x *engine.Worker) { x.Incarnation = "2" })
-	w.noAct(b)
-	if l := w.act(second); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
+	w.claimNoActivity(b)
+	if l := w.claimActivity(second); !l.IsNew || l.Session.Epoch <= first.Session.Epoch {
 		w.T.Fatalf("the restarted holder got %+v", l.Session)
 	}
 }
@@ -42,21 +42,21 @@ func chainEnds(w *Fixture) {
 	w.Decide(
 		w.One(protocol.KindWorkflow, a), protocol.Command{Type: protocol.StartSession}, Activity("x", id), Activity("y", id),
 	)
-	if row := w.row(id); row.Owner != "" || row.WorkflowID != "chained" {
+	if row := w.sessionRow(id); row.Owner != "" || row.WorkflowID != "chained" {
 		w.T.Fatalf("started %+v", row)
 	}
-	if l := w.act(a); !l.IsNew {
+	if l := w.claimActivity(a); !l.IsNew {
 		w.T.Fatalf("a got %+v", l)
 	}
-	w.noAct(b)
+	w.claimNoActivity(b)
 	if n := w.cleanUp(); n != 0 {
 		w.T.Fatalf("removed %d of a live workflow", n)
 	}
 	w.Do(run, engine.EndRun{Terminate: true})
-	if row := w.row(id); !row.Terminal || row.Status != protocol.SessionClosed {
+	if row := w.sessionRow(id); !row.Terminal || row.Status != protocol.SessionClosed {
 		w.T.Fatalf("after the end %+v", row)
 	}
-	w.noAct(a)
+	w.claimNoActivity(a)
 	w.View(func(r store.Reader) error {
 		left, err := r.SessionTasks(w.T.Context(), engine.SessionKey{Namespace: Namespace, ID: id}, 10)
 		if len(left) != 0 {
@@ -72,16 +72,16 @@ func requires(w *Fixture) {
 	c := Activity("x", "")
 	c.WorkerSession = &protocol.SessionOptions{SessionID: "s", Requirements: []string{"gpu"}}
 	w.Begun("needs", c)
-	w.noAct(bare)
-	if l := w.act(gpu); l.Session.ID != "s" {
+	w.claimNoActivity(bare)
+	if l := w.claimActivity(gpu); l.Session.ID != "s" {
 		w.T.Fatalf("gpu got %+v", l.Session)
 	}
 }
 
 func freed(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
-	w.flow("s", "s", "s")
-	w.act(a)
+	w.startInSessions("s", "s", "s")
+	w.claimActivity(a)
 	w.Pass(31 * time.Second)
 	w.Sweep()
 	if got := len(w.LeaseTasks(protocol.KindActivity, b, 5)); got != 2 {
@@ -89,15 +89,15 @@ func freed(w *Fixture) {
 	}
 }
 
-// forgotten checks that the timeline of a removed session is stored until its last entry is old, and that of an
-// existing session in any case.
-func forgotten(w *Fixture) {
+// testTimelineRetention checks that the timeline of a removed session is stored until its last entry is old, and that
+// of an existing session in any case.
+func testTimelineRetention(w *Fixture) {
 	a := w.Worker("a")
 	for _, id := range []string{"old", "young", "held"} {
-		w.flow(id)
+		w.startInSessions(id)
 	}
 	for range 3 {
-		w.Finish(w.act(a))
+		w.Finish(w.claimActivity(a))
 	}
 	w.Commit(SessionStep("old", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
 	w.cleanUp()
@@ -151,13 +151,13 @@ func testFormerHolders(t *testing.T, s Suite) {
 	w.Begun("f", c, c, c, c)
 	var running []store.Leased
 	for _, id := range []string{"a", "b"} {
-		running = append(running, w.act(w.Worker(id)))
+		running = append(running, w.claimActivity(w.Worker(id)))
 		w.Pass(1100 * time.Millisecond)
 		restart()
 		w.Sweep()
 	}
 	third := w.Worker("c")
-	w.noAct(third)
+	w.claimNoActivity(third)
 	w.View(func(r store.Reader) error {
 		list, err := r.SessionTasks(t.Context(), engine.SessionKey{Namespace: Namespace, ID: "s"}, 10)
 		if len(list) != 4 || list[0].State != engine.LeasedState || list[1].State != engine.LeasedState {
@@ -167,12 +167,12 @@ func testFormerHolders(t *testing.T, s Suite) {
 	})
 	w.Finish(running[0])
 	restart()
-	l := w.act(w.Worker("c"))
-	w.noAct(w.Worker("c"))
+	l := w.claimActivity(w.Worker("c"))
+	w.claimNoActivity(w.Worker("c"))
 	w.Finish(l)
 	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "c"}, Why: "test"}))
 	restart()
-	w.Finish(w.act(w.Worker("d"))) // the last one; b now holds everything
+	w.Finish(w.claimActivity(w.Worker("d"))) // the last one; b now holds everything
 	w.Commit(SessionStep("s", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "d"}, Why: "test"}))
 	restart()
 	if n := w.cleanUp(); n != 0 {

@@ -23,7 +23,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"an idle session is not renewed (7, 9)", idleNotRenewed},
 		{"renewal is by holder, and never revives (8, 10, 11, 33)", renewal},
 		{"work moves the idle clock (12, 13, 14)", workTouches},
-		{"a session is idle when its tasks say so", lately},
+		{"a session is idle when its tasks say so", testIdleByExactActivity},
 		{"the cap stops new sessions only (15, 16, 26)", capStopsNew},
 		{"a lease reports the workers that got no new session because of their cap", testFullWorkers},
 		{"session ids are stored as scheduled (17, 24)", storedAsScheduled},
@@ -38,7 +38,7 @@ func testSessions(t *testing.T, s Suite) {
 		{"sessions of a workflow end with it", chainEnds},
 		{"what a session requires routes its tasks", requires},
 		{"a session that is gone frees its waiting tasks for anybody", freed},
-		{"a timeline goes when its session has been gone for long", forgotten},
+		{"a timeline goes when its session has been gone for long", testTimelineRetention},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(s.New(t)) })
 	}
@@ -46,20 +46,20 @@ func testSessions(t *testing.T, s Suite) {
 
 func firstFetch(w *Fixture) {
 	a := w.Worker("a")
-	w.flow("s")
-	l := w.act(a)
+	w.startInSessions("s")
+	l := w.claimActivity(a)
 	if l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || !l.IsNew || l.Session == nil ||
 		l.Session.Epoch != l.Activity.Epoch {
 		w.T.Fatalf("leased %+v in %+v", l.Activity, l.Session)
 	}
-	row := w.row("s")
+	row := w.sessionRow("s")
 	if row.Owner != "a" || row.Status != protocol.SessionActive || row.Active != 1 || row.Ready != 0 ||
 		row.LeaseUntil.Sub(l.Activity.LeasedAt.Time) != 30*time.Second || !row.LastActivity.Equal(l.Activity.LeasedAt.Time) {
 		w.T.Fatalf("row is %+v", row)
 	}
 	w.Finish(l)
-	w.flow("s")
-	if second := w.act(a); second.IsNew || second.Session.Epoch != l.Session.Epoch {
+	w.startInSessions("s")
+	if second := w.claimActivity(a); second.IsNew || second.Session.Epoch != l.Session.Epoch {
 		w.T.Fatalf("the second fetch claimed again: %+v", second.Session)
 	}
 	w.View(func(r store.Reader) error {
@@ -78,40 +78,40 @@ func firstFetch(w *Fixture) {
 func heldForHolder(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
 	plain := w.Worker("plain", Sessions(0, 0))
-	w.flow("s")
-	w.Finish(w.act(a))
-	w.flow("s", "")
-	w.noActIn(b, "s")
-	w.flow("")
-	if l := w.act(plain); l.Activity.SessionID != "" {
+	w.startInSessions("s")
+	w.Finish(w.claimActivity(a))
+	w.startInSessions("s", "")
+	w.claimOutsideSession(b, "s")
+	w.startInSessions("")
+	if l := w.claimActivity(plain); l.Activity.SessionID != "" {
 		w.T.Fatalf("a worker without sessions got %+v", l.Activity)
 	}
-	w.noAct(b)
-	if l := w.act(a); l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || l.IsNew {
+	w.claimNoActivity(b)
+	if l := w.claimActivity(a); l.Activity.SessionID != "s" || l.Activity.Attempt != 1 || l.IsNew {
 		w.T.Fatalf("holder got %+v", l.Activity)
 	}
 }
 
-// noActIn claims one activity, which must be outside of the session.
-func (w *Fixture) noActIn(worker *engine.Worker, session string) {
+// claimOutsideSession claims one activity, which must be outside of the session.
+func (w *Fixture) claimOutsideSession(worker *engine.Worker, session string) {
 	w.T.Helper()
-	if l := w.act(worker); l.Activity.SessionID == session {
+	if l := w.claimActivity(worker); l.Activity.SessionID == session {
 		w.T.Fatalf("%s got a task of %s", worker.ID, session)
 	}
 }
 
 func lapsedLease(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
-	w.flow("s")
-	first := w.act(a)
+	w.startInSessions("s")
+	first := w.claimActivity(a)
 	w.Finish(first)
-	w.flow("s")
+	w.startInSessions("s")
 	w.Sweep()
-	w.noAct(b)
+	w.claimNoActivity(b)
 	w.Pass(100 * tick)
 	w.Sweep()
-	l := w.act(b)
-	if row := w.row("s"); row.Owner != "b" || row.Epoch <= first.Session.Epoch || !l.IsNew || row.Active != 1 {
+	l := w.claimActivity(b)
+	if row := w.sessionRow("s"); row.Owner != "b" || row.Epoch <= first.Session.Epoch || !l.IsNew || row.Active != 1 {
 		w.T.Fatalf("row is %+v", row)
 	}
 	if a, b := w.Renew("a", "s"), w.Renew("b", "s"); a != 0 || b != 1 {
@@ -120,19 +120,19 @@ func lapsedLease(w *Fixture) {
 }
 
 func idleNotRenewed(w *Fixture) {
-	a, b := w.Worker("a", Sessions(10, 200*tick), idle(100*tick)), w.Worker("b")
-	w.flow("s")
-	w.Finish(w.act(a))
+	a, b := w.Worker("a", Sessions(10, 200*tick), idleTimeout(100*tick)), w.Worker("b")
+	w.startInSessions("s")
+	w.Finish(w.claimActivity(a))
 	w.Pass(150 * tick)
-	w.flow("fresh")
-	w.Finish(w.act(a))
+	w.startInSessions("fresh")
+	w.Finish(w.claimActivity(a))
 	if got := w.Renew("a", "s", "fresh"); got != 1 {
 		w.T.Fatalf("renewed %d, want only the fresh one", got)
 	}
 	w.Pass(60 * tick)
 	w.Sweep()
-	w.flow("s")
-	if l := w.act(b); !l.IsNew {
+	w.startInSessions("s")
+	if l := w.claimActivity(b); !l.IsNew {
 		w.T.Fatal("b did not claim")
 	}
 	if got := w.Renew("a", "s"); got != 0 {
@@ -141,37 +141,37 @@ func idleNotRenewed(w *Fixture) {
 }
 
 func renewal(w *Fixture) {
-	a, b := w.Worker("a", Sessions(10, 1000*tick), idle(10_000*tick)),
-		w.Worker("b", Sessions(10, 10_000*tick), idle(10_000*tick))
-	w.flow("s1", "s2")
-	w.Finish(w.act(a))
-	w.Finish(w.act(b))
-	before := w.row("s2")
+	a, b := w.Worker("a", Sessions(10, 1000*tick), idleTimeout(10_000*tick)),
+		w.Worker("b", Sessions(10, 10_000*tick), idleTimeout(10_000*tick))
+	w.startInSessions("s1", "s2")
+	w.Finish(w.claimActivity(a))
+	w.Finish(w.claimActivity(b))
+	before := w.sessionRow("s2")
 	w.Pass(900 * tick)
 	if got := w.Renew("a", "s1", "s2"); got != 1 {
 		w.T.Fatalf("renewed %d, want 1", got)
 	}
-	if got := w.row("s2"); !got.LeaseUntil.Equal(before.LeaseUntil.Time) {
+	if got := w.sessionRow("s2"); !got.LeaseUntil.Equal(before.LeaseUntil.Time) {
 		w.T.Fatal("a's renewal moved b's lease")
 	}
-	w.flow("s1")
+	w.startInSessions("s1")
 	w.Pass(500 * tick) // past the first expiry, before the second
 	w.Sweep()
-	w.noAct(b)
+	w.claimNoActivity(b)
 	w.Pass(600 * tick)
 	if got := w.Renew("a", "s1"); got != 0 {
 		w.T.Fatal("an expired lease was renewed before the sweep")
 	}
 	w.Sweep()
-	if got := w.Renew("a", "s1"); got != 0 || w.row("s1").Status != protocol.SessionExpired {
-		w.T.Fatalf("an expired lease was renewed: %+v", w.row("s1"))
+	if got := w.Renew("a", "s1"); got != 0 || w.sessionRow("s1").Status != protocol.SessionExpired {
+		w.T.Fatalf("an expired lease was renewed: %+v", w.sessionRow("s1"))
 	}
 }
 
 func workTouches(w *Fixture) {
-	a, b := w.Worker("a", Sessions(10, 600*tick), idle(200*tick), attemptLease(10_000*tick)), w.Worker("b")
-	w.flow("s")
-	l := w.act(a)
+	a, b := w.Worker("a", Sessions(10, 600*tick), idleTimeout(200*tick), attemptLease(10_000*tick)), w.Worker("b")
+	w.startInSessions("s")
+	l := w.claimActivity(a)
 	w.Pass(250 * tick)
 	if got := w.Renew("a", "s"); got != 0 {
 		w.T.Fatal("an idle session was renewed")
@@ -190,37 +190,37 @@ func workTouches(w *Fixture) {
 		w.T.Fatal("a completion did not move the idle clock")
 	}
 	w.Pass(250 * tick)
-	w.flow("s")
-	second := w.act(a)
-	if got, row := w.Renew("a", "s"), w.row("s"); got != 1 ||
+	w.startInSessions("s")
+	second := w.claimActivity(a)
+	if got, row := w.Renew("a", "s"), w.sessionRow("s"); got != 1 ||
 		row.LeaseUntil.Sub(second.Activity.LeasedAt.Time) < 600*tick {
 		w.T.Fatalf("a fetch did not restart the lease: %+v", row)
 	}
 	// A late completion under an expired holding does not change the new owner's holding.
 	w.Pass(650 * tick)
 	w.Sweep()
-	w.flow("s")
-	w.act(b)
-	before := w.row("s")
+	w.startInSessions("s")
+	w.claimActivity(b)
+	before := w.sessionRow("s")
 	w.Pass(time.Second)
 	w.Finish(second)
-	if got := w.row("s"); !got.LastActivity.Equal(before.LastActivity.Time) || got.Owner != "b" || got.Active != 1 {
+	if got := w.sessionRow("s"); !got.LastActivity.Equal(before.LastActivity.Time) || got.Owner != "b" || got.Active != 1 {
 		w.T.Fatalf("a's late completion moved b's session: %+v, was %+v", got, before)
 	}
 }
 
 func capStopsNew(w *Fixture) {
 	a, b := w.Worker("a", Sessions(2, 30*time.Second)), w.Worker("b", Sessions(0, 0))
-	w.flow("s1", "s2")
-	w.Finish(w.act(a))
-	w.Finish(w.act(a))
-	w.flow("new", "", "s1")
+	w.startInSessions("s1", "s2")
+	w.Finish(w.claimActivity(a))
+	w.Finish(w.claimActivity(a))
+	w.startInSessions("new", "", "s1")
 	if l := w.LeaseTasks(protocol.KindActivity, a, 5); len(l) != 2 || l[0].Activity.SessionID == "new" ||
 		l[1].Activity.SessionID == "new" {
 		w.T.Fatalf("at its cap a got %v", types(l))
 	}
-	w.noAct(a)
-	w.flow("s3", "", "s4")
+	w.claimNoActivity(a)
+	w.startInSessions("s3", "", "s4")
 	for range 3 {
 		for _, l := range w.LeaseTasks(protocol.KindActivity, b, 1) {
 			if l.Activity.SessionID != "" {
@@ -228,8 +228,8 @@ func capStopsNew(w *Fixture) {
 			}
 		}
 	}
-	w.noAct(b)
-	if got := w.row("s3"); got.Owner != "" || got.EverAcquired {
+	w.claimNoActivity(b)
+	if got := w.sessionRow("s3"); got.Owner != "" || got.EverAcquired {
 		w.T.Fatalf("row is %+v, want nobody's", got)
 	}
 	w.Pass(31 * time.Second)
@@ -240,7 +240,7 @@ func capStopsNew(w *Fixture) {
 }
 
 func storedAsScheduled(w *Fixture) {
-	run := w.flow("tool box/7", "")
+	run := w.startInSessions("tool box/7", "")
 	open := w.Run(run)
 	if x, _ := open.Activities.Get(1); x.SessionID != "tool box/7" {
 		w.T.Fatalf("stored session %q", x.SessionID)
@@ -248,24 +248,24 @@ func storedAsScheduled(w *Fixture) {
 	if y, _ := open.Activities.Get(2); y.SessionID != "" {
 		w.T.Fatalf("stored session %q, want none", y.SessionID)
 	}
-	if l := w.act(w.Worker("a")); l.Activity.SessionID != "tool box/7" {
+	if l := w.claimActivity(w.Worker("a")); l.Activity.SessionID != "tool box/7" {
 		w.T.Fatalf("leased in %q", l.Activity.SessionID)
 	}
-	w.noActIn(w.Worker("b", Sessions(0, 0)), "tool box/7")
+	w.claimOutsideSession(w.Worker("b", Sessions(0, 0)), "tool box/7")
 }
 
 func cleanUp(w *Fixture) {
 	short, long := w.Worker("short", Sessions(10, 50*tick)), w.Worker("long", Sessions(10, 300*tick))
-	w.flow("e1", "e2", "e3", "full")
+	w.startInSessions("e1", "e2", "e3", "full")
 	for range 4 {
-		w.Finish(w.act(short))
+		w.Finish(w.claimActivity(short))
 	}
-	w.flow("live")
-	w.Finish(w.act(long))
+	w.startInSessions("live")
+	w.Finish(w.claimActivity(long))
 	if got := w.cleanUp(); got != 0 {
 		w.T.Fatalf("removed %d while all leases live", got)
 	}
-	w.flow("full")
+	w.startInSessions("full")
 	w.Pass(100 * tick)
 	w.Sweep()
 	if first, second := w.cleanUp(), w.cleanUp(); first != 3 || second != 0 {
@@ -274,25 +274,25 @@ func cleanUp(w *Fixture) {
 	if _, err := w.Session("e1"); !errors.Is(err, store.ErrNotFound) {
 		w.T.Fatalf("e1: %v, want not found", err)
 	}
-	w.row("live")
-	if l := w.act(long); l.Activity.SessionID != "full" {
+	w.sessionRow("live")
+	if l := w.claimActivity(long); l.Activity.SessionID != "full" {
 		w.T.Fatalf("leased in %q", l.Activity.SessionID)
 	}
 }
 
 func independent(w *Fixture) {
 	a, b := w.Worker("a"), w.Worker("b")
-	w.flow("s1", "s2", "s3")
+	w.startInSessions("s1", "s2", "s3")
 	var held []store.Leased
 	for range 3 {
-		held = append(held, w.act(a))
+		held = append(held, w.claimActivity(a))
 	}
 	w.Finish(held[0])
 	w.Commit(SessionStep("s2", engine.ReleaseSession{SessionHolder: engine.SessionHolder{Worker: "a"}, Why: "test"}))
-	w.flow("s1", "s3")
-	w.noAct(b)
+	w.startInSessions("s1", "s3")
+	w.claimNoActivity(b)
 	for _, id := range []string{"s1", "s3"} {
-		if row := w.row(id); row.Owner != "a" {
+		if row := w.sessionRow(id); row.Owner != "a" {
 			w.T.Fatalf("%s is %+v", id, row)
 		}
 	}
@@ -316,10 +316,10 @@ func activityCap(w *Fixture) {
 		if len(list) != 1 || list[0].Activity.Type != fmt.Sprint("t", i+1) {
 			w.T.Fatalf("turn %d brought %v", i+1, types(list))
 		}
-		w.noAct(a)
+		w.claimNoActivity(a)
 		w.Finish(list[0])
 	}
-	w.flow("many", "many", "many")
+	w.startInSessions("many", "many", "many")
 	list := w.LeaseTasks(protocol.KindActivity, a, 5)
 	if len(list) != 3 || list[2].Session.Active != 3 || list[0].Session.Epoch != list[2].Session.Epoch || !list[0].IsNew ||
 		list[1].IsNew {
@@ -329,8 +329,8 @@ func activityCap(w *Fixture) {
 
 func watermarkInSameBatch(w *Fixture) {
 	a := w.Worker("a")
-	w.flow("s")
-	w.Finish(w.act(a))
+	w.startInSessions("s")
+	w.Finish(w.claimActivity(a))
 	k := engine.SessionKey{Namespace: Namespace, ID: "s"}
 	var removed, watermark int64
 	errs := w.together(
@@ -354,8 +354,8 @@ func watermarkInSameBatch(w *Fixture) {
 
 func fenceRises(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 50*tick)), w.Worker("b")
-	w.flow("s")
-	first := w.act(a)
+	w.startInSessions("s")
+	first := w.claimActivity(a)
 	w.Finish(first)
 	w.Pass(100 * tick)
 	w.Sweep()
@@ -363,9 +363,9 @@ func fenceRises(w *Fixture) {
 		w.T.Fatalf("removed %d, want 1", got)
 	}
 	w.Pass(-time.Minute) // a clock that steps back must not repeat a fence
-	w.flow("s")
-	l := w.act(b)
-	if l.Session.Epoch <= first.Session.Epoch || w.row("s").Owner != "b" {
+	w.startInSessions("s")
+	l := w.claimActivity(b)
+	if l.Session.Epoch <= first.Session.Epoch || w.sessionRow("s").Owner != "b" {
 		w.T.Fatalf("epoch %d after %d", l.Session.Epoch, first.Session.Epoch)
 	}
 	old := engine.SessionHolder{Worker: "a", Epoch: first.Session.Epoch}
@@ -383,30 +383,30 @@ func fenceRises(w *Fixture) {
 
 func attemptsApart(w *Fixture) {
 	a, b := w.Worker("a", Sessions(10, 10_000*tick), attemptLease(500*tick)), w.Worker("b", Sessions(10, 10_000*tick))
-	w.flow("s")
-	l := w.act(a)
+	w.startInSessions("s")
+	l := w.claimActivity(a)
 	back := engine.ReleaseActivity{Seq: l.Activity.Seq, Delivery: 1, Why: "worker_error"}
 	w.Commit(Step(l.Head.ID, back, store.Keys{Activities: []int64{l.Activity.Seq}}))
-	w.noAct(b)
-	if l = w.act(a); l.Activity.Attempt != 2 || l.IsNew {
+	w.claimNoActivity(b)
+	if l = w.claimActivity(a); l.Activity.Attempt != 2 || l.IsNew {
 		w.T.Fatalf("after the hand-back a got %+v", l.Activity)
 	}
 	w.Pass(600 * tick) // the attempt's lease ends, the session's does not
 	w.Sweep()
-	w.noAct(b)
-	if l = w.act(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
+	w.claimNoActivity(b)
+	if l = w.claimActivity(a); l.Activity.Attempt != 3 || l.Activity.Delivery != 3 {
 		w.T.Fatalf("after the lapse a got %+v", l.Activity)
 	}
 	short := w.Worker("short", Sessions(10, 500*tick), attemptLease(10_000*tick))
-	w.flow("t")
-	mine := w.act(short)
+	w.startInSessions("t")
+	mine := w.claimActivity(short)
 	w.Pass(600 * tick) // in the opposite order
 	w.Sweep()
-	w.flow("t")
-	theirs := w.act(b)
-	before := w.row("t")
+	w.startInSessions("t")
+	theirs := w.claimActivity(b)
+	before := w.sessionRow("t")
 	w.Finish(mine)
-	if got := w.row("t"); theirs.Activity.SessionID != "t" || got.Owner != "b" || got.Active != 1 ||
+	if got := w.sessionRow("t"); theirs.Activity.SessionID != "t" || got.Owner != "b" || got.Active != 1 ||
 		!got.LastActivity.Equal(before.LastActivity.Time) {
 		w.T.Fatalf("row is %+v", got)
 	}
@@ -433,11 +433,11 @@ func testFullWorkers(w *Fixture) {
 		}
 		return len(got)
 	}
-	w.flow("one")
+	w.startInSessions("one")
 	if n := claim(1, a); n != 1 || len(counts) != 0 {
 		w.T.Errorf("below its cap the worker got %d sessions, and %v were reported", n, counts)
 	}
-	w.flow("two", "three", "four")
+	w.startInSessions("two", "three", "four")
 	if n := claim(1, a); n != 1 || len(counts["a"]) == 0 {
 		w.T.Errorf("with its last session the worker got %d, and %v were reported", n, counts)
 	}

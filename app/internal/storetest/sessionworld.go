@@ -12,8 +12,8 @@ import (
 // tick is the unit in which tests advance the clock. Ten ticks are longer than any test runs.
 const tick = 10 * time.Second
 
-// idle sets the idle timeout of a worker's sessions.
-func idle(d time.Duration) func(*engine.Worker) {
+// idleTimeout sets the idle timeout of a worker's sessions.
+func idleTimeout(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.SessionIdle = d.Microseconds() }
 }
 
@@ -22,8 +22,8 @@ func attemptLease(d time.Duration) func(*engine.Worker) {
 	return func(w *engine.Worker) { w.AttemptLease = d.Microseconds() }
 }
 
-// flow schedules activities in a new run, named by their sessions ("" is none).
-func (w *Fixture) flow(sessions ...string) string {
+// startInSessions schedules activities in a new run, named by their sessions ("" is none).
+func (w *Fixture) startInSessions(sessions ...string) string {
 	w.T.Helper()
 	var commands []protocol.Command
 	for i, s := range sessions {
@@ -32,16 +32,19 @@ func (w *Fixture) flow(sessions ...string) string {
 	return w.Begun(w.ID(), commands...)
 }
 
-// act leases one activity to a worker.
-func (w *Fixture) act(worker *engine.Worker) store.Leased {
+// claimActivity leases one activity to a worker.
+func (w *Fixture) claimActivity(worker *engine.Worker) store.Leased {
 	w.T.Helper()
 	return w.One(protocol.KindActivity, worker)
 }
 
-func (w *Fixture) noAct(worker *engine.Worker) { w.T.Helper(); w.None(protocol.KindActivity, worker) }
+func (w *Fixture) claimNoActivity(worker *engine.Worker) {
+	w.T.Helper()
+	w.None(protocol.KindActivity, worker)
+}
 
-// row reads a session, which must exist.
-func (w *Fixture) row(id string) engine.Session {
+// sessionRow reads a session, which must exist.
+func (w *Fixture) sessionRow(id string) engine.Session {
 	w.T.Helper()
 	s, err := w.Session(id)
 	if err != nil {

@@ -45,12 +45,12 @@ func (s Suite) Fixture(t testing.TB, name string, o Options) *Fixture {
 		o.Shift = func() time.Duration { return time.Duration(w.shift.Load()) }
 	}
 	w.S = s.Open(t, fmt.Sprintf("%.6x-%s", sha256.Sum256([]byte(t.Name())), name), o)
-	t.Cleanup(func() { countAlike(t, w.S) })
+	t.Cleanup(func() { compareCounts(t, w.S) })
 	return w
 }
 
-// countAlike checks, at the end of a test, that the exact and the limited count of sessions are equal.
-func countAlike(t testing.TB, s store.Store) {
+// compareCounts checks, at the end of a test, that the exact and the limited count of sessions are equal.
+func compareCounts(t testing.TB, s store.Store) {
 	err := s.View(context.Background(), func(r store.Reader) error {
 		all, err := r.SessionCounts(context.Background(), Namespace)
 		if err != nil {

@@ -134,9 +134,9 @@ func testLockedHolding(t *testing.T, s Suite) {
 	}
 	one, two := s.Fixture(t, "a", Options{App: "one"}), s.Fixture(t, "a", Options{App: "two"})
 	worker := one.Worker("w", Sessions(2, time.Hour))
-	one.flow("x", "y")
-	one.act(worker)
-	one.act(worker)
+	one.startInSessions("x", "y")
+	one.claimActivity(worker)
+	one.claimActivity(worker)
 	x := engine.SessionKey{Namespace: Namespace, ID: "x"}
 	locked, release, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	var enter, leave sync.Once
@@ -207,7 +207,7 @@ func testTwoCaps(t *testing.T, s Suite) {
 	const most, sessions = 3, 30
 	worker := one.Worker("w", Sessions(most, time.Hour))
 	for i := range sessions {
-		one.flow(fmt.Sprint("s", i))
+		one.startInSessions(fmt.Sprint("s", i))
 	}
 	leased := contend(t, worker, 2, one, two)
 	one.View(func(r store.Reader) error {
@@ -225,7 +225,7 @@ func testOneBatch(t *testing.T, s Suite) {
 	const most = 3
 	worker := w.Worker("w", Sessions(most, time.Hour))
 	for i := range 12 {
-		w.flow(fmt.Sprint("s", i))
+		w.startInSessions(fmt.Sprint("s", i))
 	}
 	busy, release := make(chan struct{}), make(chan struct{})
 	var all sync.WaitGroup

@@ -21,7 +21,7 @@ func Find(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Run, 
 func FindHead(ctx context.Context, r store.Reader, t protocol.Target) (*engine.Head, error) {
 	if t.RunID != "" { // usually it exists
 		run, err := rowOf(r)(ctx, t.RunID)
-		if err == nil && names(t, run) {
+		if err == nil && matchesTarget(t, run) {
 			return &run.Head, nil
 		}
 	}
@@ -76,7 +76,7 @@ func findOnce(
 		}
 	}
 	run, err := load(ctx, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && !names(t, run) {
+	if errors.Is(err, store.ErrNotFound) || err == nil && !matchesTarget(t, run) {
 		return nil, flow, RunNotFound(id)
 	}
 	if err != nil {
@@ -88,7 +88,7 @@ func findOnce(
 	return run, flow, err
 }
 
-// names reports whether a run is in the namespace and has the workflow ID of a target.
-func names(t protocol.Target, run *engine.Run) bool {
+// matchesTarget reports whether a run is in the namespace and has the workflow ID of a target.
+func matchesTarget(t protocol.Target, run *engine.Run) bool {
 	return run.Namespace == t.Namespace && (t.WorkflowID == "" || run.WorkflowID == t.WorkflowID)
 }

@@ -35,8 +35,8 @@ type Loss struct {
 // the tasks that became suspects or were blamed, and the runs with tasks that were cleared.
 type LossResult struct{ Ended, Flows, Suspects, Blamed, Cleared int }
 
-// process returns the ID of the process for findings.
-func (l *Loss) process() string {
+// processID returns the ID of the process for findings.
+func (l *Loss) processID() string {
 	return engine.Lease{Owner: l.Worker.ID, Incarnation: l.Incarnation}.ProcessID()
 }
 
@@ -66,9 +66,9 @@ func EndLostDeliveries(ctx context.Context, s store.Store, l Loss) (LossResult, 
 	for _, o := range others {
 		if mine(o) {
 			losses = append(losses, o.Suspicion.Of...)
-		} else if slices.Contains(o.Suspicion.Of, l.process()) {
+		} else if slices.Contains(o.Suspicion.Of, l.processID()) {
 			prior++
-			priorBlamed = priorBlamed || o.Suspicion.By == l.process()
+			priorBlamed = priorBlamed || o.Suspicion.By == l.processID()
 		}
 	}
 	linked := slices.DeleteFunc(others, func(o store.SuspectRef) bool {
@@ -145,8 +145,8 @@ type leasedTask struct {
 	suspect *engine.Suspicion
 }
 
-// now reports whether a delivery ends before its lease expires.
-func (l *Loss) now(t store.TaskRef) bool {
+// endsBeforeExpiry reports whether a delivery ends before its lease expires.
+func (l *Loss) endsBeforeExpiry(t store.TaskRef) bool {
 	return slices.ContainsFunc(l.Now, func(o store.TaskRef) bool {
 		return o.Kind == t.Kind && o.Run == t.Run && o.Seq == t.Seq && o.Delivery == t.Delivery
 	})
@@ -196,9 +196,11 @@ func (l *Loss) decide(
 		if len(lost[id]) == 0 {
 			continue
 		}
-		in := engine.Lose{Why: l.Why, Process: l.process(), Leased: tasks, Limit: l.Limit, Expired: l.Expired}
+		in := engine.Lose{Why: l.Why, Process: l.processID(), Leased: tasks, Limit: l.Limit, Expired: l.Expired}
 		for _, t := range lost[id] {
-			one := engine.LostTask{Seq: activitySeq(t.TaskRef), Number: t.Seq, Delivery: t.Delivery, Now: l.now(t.TaskRef)}
+			one := engine.LostTask{
+				Seq: activitySeq(t.TaskRef), Number: t.Seq, Delivery: t.Delivery, Now: l.endsBeforeExpiry(t.TaskRef),
+			}
 			if !priorBlamed {
 				one.Part = engine.JudgeLoss(tasks, suspects, t.suspect != nil)
 			}

@@ -36,7 +36,7 @@ const connectTimeout = 5 * time.Second
 func (c *conn) connect(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	raw, err := c.server.connect(ctx, writing)
+	raw, err := c.server.connect(ctx, configureWriter)
 	if err != nil {
 		return err
 	}
@@ -97,7 +97,7 @@ func (c *conn) Send(ctx context.Context, calls []*db.Call) error {
 func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	for _, call := range calls {
 		if err := errors.Join(c.prepare(ctx, call.Stmt), sendable(call.Args)); err != nil {
-			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+			return fmt.Errorf("%s: %w", statementHead(call.Stmt.SQL), err)
 		}
 	}
 	to := c.c.PgConn()
@@ -107,7 +107,7 @@ func (c *conn) pipeline(ctx context.Context, calls []*db.Call) error {
 	for _, call := range calls {
 		c.params.set(call.Args)
 		line.SendQueryStatement(c.stmts[call.Stmt], c.params.values, c.params.formats, nil)
-		c.lent.used += len(c.params.room) + mostAround
+		c.lent.used += len(c.params.room) + callOverhead
 	}
 	err := line.Sync()
 	if err == nil {
@@ -142,7 +142,7 @@ func (c *conn) prepare(ctx context.Context, s *db.Stmt) error {
 func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 	fail := func(call *db.Call, err error) {
 		if failed == nil && err != nil {
-			failed = fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+			failed = fmt.Errorf("%s: %w", statementHead(call.Stmt.SQL), err)
 		}
 	}
 	for _, call := range calls {
@@ -153,11 +153,11 @@ func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 		}
 		rows, _ := got.(*pgconn.ResultReader)
 		if rows == nil {
-			return fmt.Errorf("%s: the driver returned rows of type %T", head(call.Stmt.SQL), got)
+			return fmt.Errorf("%s: the driver returned rows of type %T", statementHead(call.Stmt.SQL), got)
 		}
 		for rows.NextRow() {
 			if call.Row != nil && failed == nil {
-				fail(call, c.row(call, rows))
+				fail(call, c.passRow(call, rows))
 			}
 		}
 		tag, err := rows.Close()
@@ -165,13 +165,13 @@ func (c *conn) receive(line *pgconn.Pipeline, calls []*db.Call) (failed error) {
 			fail(call, err)
 			return failed
 		}
-		fail(call, done(call, tag))
+		fail(call, recordAffected(call, tag))
 	}
 	return failed
 }
 
-// row passes a row to the call.
-func (c *conn) row(call *db.Call, rows *pgconn.ResultReader) error {
+// passRow passes a row to the call.
+func (c *conn) passRow(call *db.Call, rows *pgconn.ResultReader) error {
 	c.values = c.values[:0]
 	columns := rows.FieldDescriptions()
 	for i, raw := range rows.Values() {
@@ -191,8 +191,8 @@ func (c *conn) row(call *db.Call, rows *pgconn.ResultReader) error {
 	return call.Row(c.values)
 }
 
-// done stores the number of rows that the server reports at the end of a call.
-func done(call *db.Call, tag pgconn.CommandTag) error {
+// recordAffected stores the number of rows that the server reports at the end of a call.
+func recordAffected(call *db.Call, tag pgconn.CommandTag) error {
 	switch {
 	case call.Stmt.Control:
 		if tag.String() == "ROLLBACK" { // COMMIT of a transaction that had failed
@@ -221,8 +221,8 @@ func (c *conn) Reset(ctx context.Context) error {
 
 func (c *conn) Close(ctx context.Context) error { return c.c.Close(ctx) }
 
-// head returns the beginning of a statement, which identifies it in errors.
-func head(sql string) string {
+// statementHead returns the beginning of a statement, which identifies it in errors.
+func statementHead(sql string) string {
 	if len(sql) > 60 {
 		return sql[:60] + "…"
 	}

@@ -10,7 +10,7 @@ import (
 
 // Migrating is the key of the migration lock, and Migrator the application_name of its holder.
 const (
-	Migrating = migrating
+	Migrating = migrationLockKey
 	Migrator  = migrator
 )
 

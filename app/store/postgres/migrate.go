@@ -13,23 +13,23 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-// migrating is the key of the advisory lock that a process holds while it migrates.
-const migrating = 0x736f6a6f75726e
+// migrationLockKey is the key of the advisory lock that a process holds while it migrates.
+const migrationLockKey = 0x736f6a6f75726e
 
 // migrator is the application_name of the connections of the process that migrates: one holds the lock, the others run
 // migrations.
 const migrator = "sojourn migration"
 
 const (
-	// mostMigration is the maximum time that a process waits for another process to migrate.
-	mostMigration = 5 * time.Minute
-	// between is the interval between two tries for the lock; only a process with a pending migration tries.
-	between = 200 * time.Millisecond
+	// maxMigrationWait is the maximum time that a process waits for another process to migrate.
+	maxMigrationWait = 5 * time.Minute
+	// lockRetryInterval is the interval between two tries for the lock; only a process with a pending migration tries.
+	lockRetryInterval = 200 * time.Millisecond
 )
 
 // migrate migrates the schema and returns the newest version that this binary knows. If the schema is up to date,
 // migrate only reads the version and cannot be blocked by a lock. If another process is migrating, migrate waits up to
-// mostMigration and terminates that process's lock owner when its connections have been idle for half a minute.
+// maxMigrationWait and terminates that process's lock owner when its connections have been idle for half a minute.
 func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err error) {
 	workers, err := server.newPool(func(cfg *pgx.ConnConfig) {
 		cfg.RuntimeParams["application_name"] = migrator
@@ -59,7 +59,7 @@ func migrate(ctx context.Context, server *server, db *sql.DB) (known int64, err 
 	defer func() {
 		quiet := context.WithoutCancel(ctx)
 		_, _ = c.ExecContext(quiet, "RESET application_name")
-		_, _ = c.ExecContext(quiet, "SELECT pg_advisory_unlock($1)", int64(migrating))
+		_, _ = c.ExecContext(quiet, "SELECT pg_advisory_unlock($1)", int64(migrationLockKey))
 	}()
 	return known, up(ctx, workers, c, p)
 }
@@ -98,7 +98,7 @@ func migrated(ctx context.Context, db *sql.DB, known int64) (bool, error) {
 func acquireMigrationLock(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 	for began := time.Now(); ; {
 		var mine bool
-		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrating)).Scan(&mine); err != nil {
+		if err := c.QueryRowContext(ctx, "SELECT pg_try_advisory_lock($1)", int64(migrationLockKey)).Scan(&mine); err != nil {
 			return fmt.Errorf("migration lock: %w", err)
 		}
 		if mine {
@@ -107,14 +107,14 @@ func acquireMigrationLock(ctx context.Context, db *sql.DB, c *sql.Conn) error {
 			}
 			return nil
 		}
-		if time.Since(began) > mostMigration {
-			return fmt.Errorf("migration lock: another process has held it for %s; end that process", mostMigration)
+		if time.Since(began) > maxMigrationWait {
+			return fmt.Errorf("migration lock: another process has held it for %s; end that process", maxMigrationWait)
 		}
 		if err := endMigrator(ctx, db); err != nil {
 			return fmt.Errorf("migration lock: %w", err)
 		}
 		select {
-		case <-time.After(between):
+		case <-time.After(lockRetryInterval):
 		case <-ctx.Done():
 			return fmt.Errorf("migration lock: %w", context.Cause(ctx))
 		}
@@ -133,6 +133,6 @@ func endMigrator(ctx context.Context, db *sql.DB) error {
 		" AND (h.classid::bigint << 32) | h.objid::bigint = $2 AND NOT EXISTS (SELECT 1 FROM pg_stat_activity AS w" +
 		" WHERE w.datname = current_database() AND w.application_name = $1 AND (w.state = 'active' AND w.wait_event_type IS DISTINCT FROM 'Client'" +
 		" OR greatest(w.state_change, w.query_start) > clock_timestamp() - make_interval(secs => $3)))"
-	_, err := db.ExecContext(ctx, query, migrator, int64(migrating), idleMigratorTimeout.Seconds())
+	_, err := db.ExecContext(ctx, query, migrator, int64(migrationLockKey), idleMigratorTimeout.Seconds())
 	return err
 }

@@ -37,7 +37,7 @@ func sendable(args []any) error {
 
 // set encodes the parameters of a call.
 func (p *params) set(args []any) {
-	if p.room == nil || cap(p.room) > mostKept {
+	if p.room == nil || cap(p.room) > maxReusedBuffer {
 		p.room = make([]byte, 0, 1024)
 	}
 	p.room, p.values, p.formats = p.room[:0], p.values[:0], p.formats[:0]
@@ -91,10 +91,11 @@ func appendBigs(b []byte, list []int64) []byte {
 	return b
 }
 
-// mostKept is the maximum size of a buffer that is reused. mostAround is the protocol overhead of the driver per call.
+// maxReusedBuffer is the maximum size of a buffer that is reused. callOverhead is the protocol overhead of the driver
+// per call.
 const (
-	mostKept   = 1 << 20
-	mostAround = 128
+	maxReusedBuffer = 1 << 20
+	callOverhead    = 128
 )
 
 // lent is the buffer in which the driver composes its messages; without it, the driver allocates a new one for every
@@ -106,7 +107,7 @@ type lent struct {
 
 // begin prepares the buffer, with the capacity of the last use.
 func (l *lent) begin() {
-	if l.used > cap(l.buf) && l.used <= mostKept {
+	if l.used > cap(l.buf) && l.used <= maxReusedBuffer {
 		l.buf = make([]byte, 0, l.used+l.used/4)
 	}
 	l.used = 0

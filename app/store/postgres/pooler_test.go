@@ -18,11 +18,11 @@ import (
 // set, drops them; and it reports its own process ID.
 func pooler(t *testing.T, server string, ignores bool) (addr string) {
 	t.Helper()
-	return between(t, func(c net.Conn) { pool(c, server, ignores) })
+	return lockRetryInterval(t, func(c net.Conn) { pool(c, server, ignores) })
 }
 
-// between listens until the test ends, and serves each connection.
-func between(t *testing.T, serve func(net.Conn)) (addr string) {
+// lockRetryInterval listens until the test ends, and serves each connection.
+func lockRetryInterval(t *testing.T, serve func(net.Conn)) (addr string) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -30,8 +30,8 @@ var migrations embed.FS
 // others is the number of a store's connections that are not used for reads: of the committer, of the sender of
 // notices, and of the listener. A migration uses two of the reading connections.
 const (
-	others  = 3
-	readers = 7 // default, if the URL does not limit the pool
+	otherConnections = 3
+	defaultReaders   = 7 // default, if the URL does not limit the pool
 )
 
 // Open connects to the database of a postgres:// URL, migrates it and opens the store. The role needs to own the
@@ -49,14 +49,14 @@ func OpenFrom(ctx context.Context, url func() (string, error), opts sqldb.Option
 	if err != nil {
 		return nil, fmt.Errorf("postgres: %w", err)
 	}
-	most := readers
+	most := defaultReaders
 	if opts.Pool > 0 {
-		most = max(1, opts.Pool-others)
+		most = max(1, opts.Pool-otherConnections)
 	}
 	reads.SetMaxOpenConns(max(2, most)) // a migration uses one connection for its lock and another for its statements
 	reads.SetMaxIdleConns(most)
 	reads.SetConnMaxIdleTime(5 * time.Minute)
-	if err := await(ctx, reads, opts.Waiting); err != nil {
+	if err := awaitServer(ctx, reads, opts.Waiting); err != nil {
 		return nil, errors.Join(fmt.Errorf("postgres: %w", err), reads.Close())
 	}
 	s, err := openStore(ctx, server, reads, most, opts)
@@ -115,9 +115,9 @@ func openStore(
 	return s, nil
 }
 
-// writing configures the committer's connection. Its statements read rows by key, so a generic plan is right for tables
-// of any size.
-func writing(w *pgx.ConnConfig) {
+// configureWriter configures the committer's connection. Its statements read rows by key, so a generic plan is right
+// for tables of any size.
+func configureWriter(w *pgx.ConnConfig) {
 	for _, way := range []string{"seqscan", "bitmapscan", "hashjoin", "mergejoin", "sort"} {
 		w.RuntimeParams["enable_"+way] = "off"
 	}

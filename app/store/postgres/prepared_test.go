@@ -22,7 +22,7 @@ import (
 // to parse (Parse messages; BEGIN and COMMIT are simple queries).
 func parses(t *testing.T, server string, n *atomic.Int64) (addr string) {
 	t.Helper()
-	return between(t, func(c net.Conn) {
+	return lockRetryInterval(t, func(c net.Conn) {
 		defer c.Close()
 		back, err := net.Dial("tcp", server)
 		if err != nil {

@@ -40,8 +40,8 @@ type connectError struct{ error }
 
 func (e connectError) Unwrap() error { return e.error }
 
-// refused reports that the server refused the credentials: invalid_password, invalid_authorization_specification.
-func refused(err error) bool {
+// isRefused reports that the server refused the credentials: invalid_password, invalid_authorization_specification.
+func isRefused(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && slices.Contains([]string{"28P01", "28000"}, e.Code)
 }
@@ -52,7 +52,7 @@ func (s *server) config(change func(*pgx.ConnConfig)) (*pgx.ConnConfig, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg, err := parse(url)
+	cfg, err := parseURL(url)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (s *server) connect(ctx context.Context, change func(*pgx.ConnConfig)) (*pg
 // connected records the result of a connect.
 func (s *server) connected(err error) error {
 	s.refusals.record(err)
-	if refused(err) {
+	if isRefused(err) {
 		return connectError{err}
 	}
 	return err
@@ -155,7 +155,7 @@ func (r *refusals) record(err error) {
 	switch {
 	case err == nil:
 		r.since = time.Time{}
-	case r.ctx == nil || r.ctx.Err() != nil || !refused(err):
+	case r.ctx == nil || r.ctx.Err() != nil || !isRefused(err):
 	default:
 		if r.since.IsZero() {
 			r.since = time.Now()
@@ -188,7 +188,7 @@ func (r *refusals) watch() {
 		switch {
 		case since.IsZero():
 			return
-		case refused(err) && time.Since(since) >= r.limit:
+		case isRefused(err) && time.Since(since) >= r.limit:
 			r.fail(fmt.Errorf(
 				"PostgreSQL has rejected the credentials of this process for %v; check the database URL, its password and "+
 					"certificates: %w", r.limit, err,

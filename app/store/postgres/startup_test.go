@@ -30,7 +30,7 @@ func refuses(t *testing.T) (port, authority string) {
 	if err := os.WriteFile(authority, pem.EncodeToMemory(block), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	addr := between(t, func(c net.Conn) {
+	addr := lockRetryInterval(t, func(c net.Conn) {
 		defer c.Close()
 		first, err := pgproto3.NewBackend(c, c).ReceiveStartupMessage()
 		if _, ask := first.(*pgproto3.SSLRequest); err != nil || !ask {

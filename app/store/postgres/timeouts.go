@@ -44,15 +44,15 @@ var connectionTimeouts = map[string]string{
 // dedicated session: LISTEN and prepared statements.
 var errPooler = errors.New("connect to PostgreSQL directly: a connection pooler such as PgBouncer is not supported")
 
-// pooled reports whether a connection was rejected for its startup parameters, as by PgBouncer.
-func pooled(err error) bool {
+// isPooler reports whether a connection was rejected for its startup parameters, as by PgBouncer.
+func isPooler(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "08P01" && strings.Contains(e.Message, "startup parameter")
 }
 
-// direct connects and checks that no pooler is in between: the process ID in the connection's start must be that of the
-// server process that runs the statements.
-func direct(ctx context.Context, db *sql.DB) (err error) {
+// checkDirect connects and checks that no pooler is in between: the process ID in the connection's start must be that
+// of the server process that runs the statements.
+func checkDirect(ctx context.Context, db *sql.DB) (err error) {
 	c, err := db.Conn(ctx)
 	if err != nil {
 		return err
@@ -70,8 +70,8 @@ func direct(ctx context.Context, db *sql.DB) (err error) {
 	})
 }
 
-// parse reads a postgres:// URL and adds the time-outs of both sides for an unresponsive peer.
-func parse(url string) (*pgx.ConnConfig, error) {
+// parseURL reads a postgres:// URL and adds the time-outs of both sides for an unresponsive peer.
+func parseURL(url string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {
 		return nil, err
@@ -127,15 +127,15 @@ func unknownHost(err error) bool {
 	return errors.As(err, &dns) && dns.IsNotFound
 }
 
-// await waits until the server accepts connections, when it cannot be reached or is starting: an app and its database
-// may be started in any order. Waiting does not help against a wrong password, an untrusted certificate or a database
-// that does not exist: await returns that error at once, and the error of an unknown host name after nameWait.
-func await(ctx context.Context, server *sql.DB, report func(error)) error {
+// awaitServer waits until the server accepts connections, when it cannot be reached or is starting: an app and its
+// database may be started in any order. Waiting does not help against a wrong password, an untrusted certificate or a
+// database that does not exist: await returns that error at once, and the error of an unknown host name after nameWait.
+func awaitServer(ctx context.Context, server *sql.DB, report func(error)) error {
 	var reported time.Time
 	began := time.Now()
 	for wait := noticeInterval; ; wait = min(2*wait, time.Second) {
-		err := direct(ctx, server)
-		if pooled(err) {
+		err := checkDirect(ctx, server)
+		if isPooler(err) {
 			return fmt.Errorf("%w: %w", errPooler, err) // waiting does not resolve this error
 		}
 		if err == nil || report == nil || ctx.Err() != nil || classify(err) != db.Lost || certificateUntrusted(err) {

@@ -18,7 +18,7 @@ import (
 // calling starts a proxy before the server that changes the version that the server reports.
 func calling(t *testing.T, server, is, version string) (addr string) {
 	t.Helper()
-	return between(t, func(c net.Conn) {
+	return lockRetryInterval(t, func(c net.Conn) {
 		defer c.Close()
 		to, err := net.Dial("tcp", server)
 		if err != nil {

@@ -22,12 +22,12 @@ type backlog struct {
 const maxAnnouncedKeys = 64
 
 func (l *backlog) has(key store.RoutingKey) bool {
-	k := l.like(key)
+	k := l.findSame(key)
 	return k != nil && k.Priority <= key.Priority || l.anyKey
 }
 
-// like returns the routing key in the backlog with the same requirements, or nil.
-func (l *backlog) like(key store.RoutingKey) *store.RoutingKey {
+// findSame returns the routing key in the backlog with the same requirements, or nil.
+func (l *backlog) findSame(key store.RoutingKey) *store.RoutingKey {
 	for i := len(l.keys) - 1; i >= 0; i-- { // search backwards: most tasks are like the previous one
 		k := &l.keys[i]
 		if k.Type == key.Type && k.BuildID == key.BuildID && slices.Equal(k.Requirements, key.Requirements) {
@@ -38,7 +38,7 @@ func (l *backlog) like(key store.RoutingKey) *store.RoutingKey {
 }
 
 func (l *backlog) add(key store.RoutingKey) {
-	switch k := l.like(key); {
+	switch k := l.findSame(key); {
 	case l.anyKey:
 	case k != nil:
 		k.Priority = min(k.Priority, key.Priority)

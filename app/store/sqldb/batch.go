@@ -270,8 +270,8 @@ func (r *run) written() {
 	clear(r.owed)
 }
 
-// mark records that a row changed. had is true if the row is stored; only the first mark of a row counts.
-func mark(m *map[int64]bool, seq int64, had bool) {
+// markRow records that a row changed. had is true if the row is stored; only the first mark of a row counts.
+func markRow(m *map[int64]bool, seq int64, had bool) {
 	if *m == nil {
 		*m = map[int64]bool{}
 	}
@@ -305,14 +305,14 @@ func (b *batch) send(calls ...*db.Call) error {
 	return err
 }
 
-// opened returns the calls that were deferred to the next round trip, for a caller that needs their results now.
-func (b *batch) opened() (calls []*db.Call) {
+// takeDeferred returns the calls that were deferred to the next round trip, for a caller that needs their results now.
+func (b *batch) takeDeferred() (calls []*db.Call) {
 	calls, b.later = b.later, nil
 	return calls
 }
 
-// opening returns the call that opens the transaction; only its first call returns one.
-func (b *batch) opening() []*db.Call {
+// openTransaction returns the call that opens the transaction; only its first call returns one.
+func (b *batch) openTransaction() []*db.Call {
 	if b.begun {
 		return nil
 	}

@@ -45,7 +45,7 @@ func (s *Store) settleClock() error {
 	if by == 0 {
 		return nil
 	}
-	moved, now, err := s.followClock(by)
+	moved, now, err := s.adjustTimes(by)
 	if errors.Is(err, store.ErrUnavailable) {
 		s.clock.JumpHandled(by)
 		return fmt.Errorf("move leases after the clock jumped by %s: %w", by, err)
@@ -58,10 +58,10 @@ func (s *Store) settleClock() error {
 	return nil
 }
 
-// followClock adjusts leases, backoffs, and the liveness of workers and apps. After a jump back, a row of the table
+// adjustTimes adjusts leases, backoffs, and the liveness of workers and apps. After a jump back, a row of the table
 // batches contains the time before the jump until everything is stored, so that an app that starts meanwhile also
 // detects the jump.
-func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err error) {
+func (s *Store) adjustTimes(by time.Duration) (moved int, now time.Time, err error) {
 	ctx := context.Background()
 	if now, err = s.reads.Now(ctx); err != nil {
 		return 0, now, err
@@ -109,7 +109,7 @@ func (s *Store) followClock(by time.Duration) (moved int, now time.Time, err err
 	if err := s.cfg.Conn.Send(ctx, calls); err != nil {
 		return moved, now, errors.Join(s.cfg.Dialect.WrapUnavailable(err), s.cfg.Conn.Reset(ctx))
 	}
-	s.ending.Go(func() { s.followReady(engine.ClockJump(by), now) })
+	s.ending.Go(func() { s.adjustReadyTimes(engine.ClockJump(by), now) })
 	return moved, now, nil
 }
 
@@ -138,9 +138,9 @@ func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []st
 	return list, err
 }
 
-// followReady adjusts the times since which tasks are ready, if they are later than the clock: such tasks would be
+// adjustReadyTimes adjusts the times since which tasks are ready, if they are later than the clock: such tasks would be
 // dispatched after tasks that become ready later. It runs concurrently with the committer.
-func (s *Store) followReady(j engine.ClockJump, now time.Time) {
+func (s *Store) adjustReadyTimes(j engine.ClockJump, now time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
 	go func() {

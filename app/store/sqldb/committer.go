@@ -102,7 +102,7 @@ func (s *Store) drain(items []*pending) []*pending {
 		// read all of them, because transactions of a small class may be queued after those of a large one
 		most = cap(s.in)
 	}
-	items = s.fairBatch(fill(items, s.in, most))
+	items = s.fairBatch(fillFrom(items, s.in, most))
 	behind := 0
 	for _, p := range items {
 		if p.background() {
@@ -113,11 +113,11 @@ func (s *Store) drain(items []*pending) []*pending {
 	if behind == len(items) {
 		room = maxCleanUp - behind
 	}
-	return fill(items, s.back, min(len(items)+max(room, 0), maxChanges))
+	return fillFrom(items, s.back, min(len(items)+max(room, 0), maxChanges))
 }
 
-// fill adds what a channel contains, up to most items.
-func fill(items []*pending, from chan *pending, most int) []*pending {
+// fillFrom adds what a channel contains, up to most items.
+func fillFrom(items []*pending, from chan *pending, most int) []*pending {
 	for len(items) < most {
 		select {
 		case p := <-from:
@@ -147,7 +147,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 	for races := 0; ; races++ {
 		if err := s.settleClock(); err != nil {
 			s.health.failed.Store(true)
-			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
+			s.failAll(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
 		}
 		b, err := s.runBatch(items)
@@ -156,7 +156,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			return b.overflow
 		}
 		if errors.Is(err, errClockJumped) {
-			s.abandon(b, err)
+			s.abandonBatch(b, err)
 			if err = s.cfg.Conn.Reset(context.Background()); err == nil {
 				races--
 				continue
@@ -177,7 +177,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 		// The response to COMMIT was lost. The row in the table batches, written in the same transaction, shows whether
 		// it was committed.
 		if class == db.Lost && b.sealed {
-			done, e := s.stored(b.number)
+			done, e := s.wasCommitted(b.number)
 			if done {
 				b.finish(b.items)
 				s.deferChanges(b.deferred)
@@ -186,11 +186,11 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			if e != nil { // it is unknown whether it was stored, and a retry could store it twice
 				err = fmt.Errorf("%w: %w", store.ErrOutcome, errors.Join(err, e))
 				s.ledger.MarkUncertain()
-				s.abandon(b, err)
+				s.abandonBatch(b, err)
 				s.cache.clear()
 				s.memory.clear()
 				s.health.failed.Store(true)
-				s.refuse(b.items, err)
+				s.failAll(b.items, err)
 				s.deferChanges(b.deferred)
 				return b.overflow
 			}
@@ -199,7 +199,7 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 			err = fmt.Errorf("%w: %w", store.ErrOutcome, err)
 			s.ledger.MarkUncertain()
 		}
-		s.abandon(b, err)
+		s.abandonBatch(b, err)
 		switch {
 		// The items whose rows are locked are known. They are deferred, and the others are decided again immediately.
 		case class == db.Locked && len(b.blocked) > 0:
@@ -218,14 +218,14 @@ func (s *Store) attempt(items []*pending) (overflow []*pending) {
 		case class == db.Unavailable || class == db.Lost:
 			s.cache.clear()
 			s.health.failed.Store(true)
-			s.refuse(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
+			s.failAll(items, fmt.Errorf("%w: %w", store.ErrUnavailable, err))
 			return nil
 		case len(items) == 1 && class == db.Locked:
 			items[0].separately = true
 			s.deferChanges(items)
 			return nil
 		case len(items) == 1:
-			s.refuse(items, fmt.Errorf("commit: %w", err))
+			s.failAll(items, fmt.Errorf("commit: %w", err))
 			return nil
 		}
 		// Splitting in halves finds one failing transaction among hundreds in a few tries, and stores the others
@@ -246,7 +246,7 @@ func (s *Store) runBatch(items []*pending) (*batch, error) {
 	if err == nil || !b.assumed || s.cfg.Dialect.Classify(err) != db.Guilty {
 		return b, err
 	}
-	s.abandon(b, err)
+	s.abandonBatch(b, err)
 	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 		return b, errors.Join(err, e)
 	}
@@ -279,10 +279,10 @@ func (s *Store) runLoaded(items []*pending, assume bool) (*batch, error) {
 
 // writeDecisions writes the decisions, and then leases the tasks that the claims of the batch find.
 func (b *batch) writeDecisions() error {
-	if err := b.route(); err != nil {
+	if err := b.routeReadyTasks(); err != nil {
 		return fmt.Errorf("route ready tasks: %w", err)
 	}
-	if err := b.rank(b.items); err != nil {
+	if err := b.rankReadyTasks(b.items); err != nil {
 		return fmt.Errorf("rank ready tasks: %w", err)
 	}
 	if err := b.dispatchReady(); err != nil {
@@ -310,7 +310,7 @@ func (b *batch) writeDecisions() error {
 // runCached runs one batch on cached rows in a single round trip, if the cache contains all its rows and is up to date.
 // Otherwise it stores nothing and returns no batch, and the caller runs the batch with loaded rows.
 func (s *Store) runCached(items []*pending) (*batch, error) {
-	b := s.recall(items)
+	b := s.cachedBatch(items)
 	if b == nil {
 		return nil, nil
 	}
@@ -327,17 +327,17 @@ func (s *Store) runCached(items []*pending) (*batch, error) {
 	if class := s.cfg.Dialect.Classify(err); class == db.Lost || class == db.Unavailable {
 		return b, fmt.Errorf("commit in one round trip: %w", err)
 	}
-	s.abandon(b, err)
+	s.abandonBatch(b, err)
 	if e := s.cfg.Conn.Reset(context.Background()); e != nil {
 		return s.newBatch(), errors.Join(err, e)
 	}
 	return nil, nil
 }
 
-// abandon undoes the reservations of polls of a failed batch and invalidates the cached rows that it changed. If the
-// outcome of the batch is unknown, it ends the polls with Doubt: tasks may be leased to them, and their workers must
-// poll again.
-func (s *Store) abandon(b *batch, why error) {
+// abandonBatch undoes the reservations of polls of a failed batch and invalidates the cached rows that it changed. If
+// the outcome of the batch is unknown, it ends the polls with Doubt: tasks may be leased to them, and their workers
+// must poll again.
+func (s *Store) abandonBatch(b *batch, why error) {
 	for _, h := range b.deliveries {
 		if errors.Is(why, store.ErrOutcome) {
 			h.r.Doubt(why)
@@ -349,9 +349,9 @@ func (s *Store) abandon(b *batch, why error) {
 	s.memory.forget(b)
 }
 
-// stored reports whether a batch was committed whose COMMIT got no response. On a shared database a transaction that is
-// still in progress locks this app's row, so the query waits for its end.
-func (s *Store) stored(number int64) (bool, error) {
+// wasCommitted reports whether a batch was committed whose COMMIT got no response. On a shared database a transaction
+// that is still in progress locks this app's row, so the query waits for its end.
+func (s *Store) wasCommitted(number int64) (bool, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), outcomeTimeout)
 	defer cancel()
 	query := "SELECT batch FROM batches WHERE app = $1"
@@ -365,8 +365,8 @@ func (s *Store) stored(number int64) (bool, error) {
 	return last >= number, nil
 }
 
-// refuse passes an error to the callers of all items.
-func (s *Store) refuse(items []*pending, err error) {
+// failAll passes an error to the callers of all items.
+func (s *Store) failAll(items []*pending, err error) {
 	_ = s.checkOutage(err)
 	for _, p := range items {
 		p.result, p.leased, p.err = nil, nil, err

@@ -37,7 +37,7 @@ func (b *batch) decide(items []*pending) int {
 		}
 		// Check all writes before applying any. A transaction that is half applied to the batch's rows could not be
 		// undone, and the next transaction would be decided on it.
-		payloads, err := b.check(&w)
+		payloads, err := b.checkWrites(&w)
 		if err == nil {
 			err = b.applyLogs(&w)
 		}
@@ -45,7 +45,7 @@ func (b *batch) decide(items []*pending) int {
 			p.err = err
 			continue
 		}
-		b.apply(&w, payloads)
+		b.applyWrites(&w, payloads)
 		b.dirty = b.dirty || p.must
 		p.readied = len(b.ready)
 		p.result = w.Answer
@@ -63,9 +63,9 @@ func decideOne(c *store.Transaction, b *batch) (w store.Writes, err error) {
 	return c.Decide(b, b.now)
 }
 
-// check checks all writes before any of them is applied, and returns the encoded payloads of their events, by decision.
-// A decision that is based on another state than the batch's is a programming error, and is refused.
-func (b *batch) check(w *store.Writes) ([][][]byte, error) {
+// checkWrites checks all writes before any of them is applied, and returns the encoded payloads of their events, by
+// decision. A decision that is based on another state than the batch's is a programming error, and is refused.
+func (b *batch) checkWrites(w *store.Writes) ([][][]byte, error) {
 	if err := b.checkRemoval(w); err != nil {
 		return nil, err
 	}
@@ -116,8 +116,8 @@ func (b *batch) check(w *store.Writes) ([][][]byte, error) {
 	return all, nil
 }
 
-// apply applies the writes w to the rows of the batch.
-func (b *batch) apply(w *store.Writes, payloads [][][]byte) {
+// applyWrites applies the writes w to the rows of the batch.
+func (b *batch) applyWrites(w *store.Writes, payloads [][][]byte) {
 	for i := range w.Runs {
 		b.applyRun(&w.Runs[i], payloads[i])
 	}
@@ -200,8 +200,8 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 	before, inserted := engine.RunUsage(&r.Head), r.ID == ""
 	r.changed = true
 	known := b.touched[id]
-	still := (known == nil || known.OnlyRenewed) && renews(r.Run, d)
-	hint := b.touch(&d.Next.Head)
+	still := (known == nil || known.OnlyRenewed) && onlyRenews(r.Run, d)
+	hint := b.runChange(&d.Next.Head)
 	// Subscribers need not read a run again of which only leases were renewed.
 	hint.OnlyRenewed = still
 	ended := outcomes(slices.Concat(d.Events, d.Unrecorded))
@@ -214,7 +214,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		if old.SessionID != "" {
 			sessions = append(sessions, inSession{seq, old.SessionID})
 		}
-		mark(&r.activities, seq, had)
+		markRow(&r.activities, seq, had)
 		if a != nil && a.State == engine.Ready && (!had || old.State != engine.Ready || old.Delivery != a.Delivery ||
 			old.Suspect != a.Suspect) { // the task now waits for other processes
 			b.ready = append(b.ready, taskKey{id, seq})
@@ -267,7 +267,7 @@ func (b *batch) applyRun(d *engine.Decision, payloads [][]byte) {
 		hint.Closing = &store.Closing{Head: &d.Next.Head, Event: &d.Events[n-1]}
 	}
 	b.append(d, payloads, sessions)
-	b.uses(r.Namespace, engine.RunChanged(before, &r.Head, inserted))
+	b.addUsage(r.Namespace, engine.RunChanged(before, &r.Head, inserted))
 	for i := range d.Sessions {
 		b.applySession(&d.Sessions[i])
 	}
@@ -333,8 +333,8 @@ func (b *batch) append(d *engine.Decision, payloads [][]byte, sessions []inSessi
 	b.events[id] = evs
 }
 
-// renews reports whether a decision only renews leases, so that open rows and their owners stay the same.
-func renews(stored *engine.Run, d *engine.Decision) bool {
+// onlyRenews reports whether a decision only renews leases, so that open rows and their owners stay the same.
+func onlyRenews(stored *engine.Run, d *engine.Decision) bool {
 	if len(d.Events) > 0 || !sameTask(stored.Task, d.Next.Task) {
 		return false
 	}
@@ -356,8 +356,8 @@ func sameTask(a, b *engine.Task) bool {
 	return a.State == b.State && a.Delivery == b.Delivery && a.Attempt == b.Attempt
 }
 
-// touch returns the batch's change notification for a run.
-func (b *batch) touch(h *engine.Head) *store.RunChange {
+// runChange returns the batch's change notification for a run.
+func (b *batch) runChange(h *engine.Head) *store.RunChange {
 	c := b.touched[h.ID]
 	if c == nil {
 		c = &store.RunChange{Namespace: h.Namespace, WorkflowID: h.WorkflowID, RunID: h.ID}
@@ -371,7 +371,7 @@ func (b *batch) touch(h *engine.Head) *store.RunChange {
 func markAll[V any](m *map[int64]bool, stored, next *engine.Table[int64, V]) {
 	for seq := range next.Changes() {
 		_, had := stored.Get(seq)
-		mark(m, seq, had)
+		markRow(m, seq, had)
 	}
 }
 

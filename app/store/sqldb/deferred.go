@@ -50,7 +50,7 @@ func (s *Store) deferChanges(items []*pending) {
 		}
 		switch blocked := now.Sub(p.deferredSince); {
 		case blocked > maxDeferral:
-			s.refuse([]*pending{p}, fmt.Errorf("%w: %w", store.ErrUnavailable, errLockHeld))
+			s.failAll([]*pending{p}, fmt.Errorf("%w: %w", store.ErrUnavailable, errLockHeld))
 			continue
 		case blocked > unblockAfter:
 			s.requestUnblock(now)

@@ -13,9 +13,9 @@ import (
 // Most tasks find a worker that already waits. If such a task is leased in the batch that creates it, this saves
 // writing its ready row, a claim that finds it, and the time in between.
 
-// route ensures that the sessions of all tasks that became ready are in the batch. A session without a row gets a row
-// without an owner, so that the row of its session routes every task.
-func (b *batch) route() error {
+// routeReadyTasks ensures that the sessions of all tasks that became ready are in the batch. A session without a row
+// gets a row without an owner, so that the row of its session routes every task.
+func (b *batch) routeReadyTasks() error {
 	var keys map[engine.SessionKey]bool
 	for _, t := range b.ready {
 		if t.seq == 0 {
@@ -44,7 +44,7 @@ func (b *batch) route() error {
 	if err := b.reloadMissingSessions(keys); err != nil {
 		return err
 	}
-	if err := b.routed(); err != nil {
+	if err := b.recordRoutes(); err != nil {
 		return err
 	}
 	if len(b.locked) > 0 {
@@ -116,8 +116,8 @@ func (b *batch) dispatchReady() error {
 		if worker := b.workerOfLostLease(r, t.seq); worker != "" {
 			b.leaseExpired(engine.WorkerKey{Namespace: r.Namespace, ID: worker})
 		}
-		o := b.offer(r, t.seq)
-		o.Priority, o.Fair = t.priority, b.fair(QueueKey{o.Namespace, o.Queue, o.Kind})
+		o := b.offerOf(r, t.seq)
+		o.Priority, o.Fair = t.priority, b.hasRanks(QueueKey{o.Namespace, o.Queue, o.Kind})
 		o.MayOvertake = !o.Fair && r.overtakes < maxOvertakes
 		var res store.Reservation
 		var l engine.Lessee
@@ -207,9 +207,9 @@ func (b *batch) isReady(t taskKey) bool {
 	return ok && a.State == engine.Ready
 }
 
-// offer returns only those fields of a task by which the dispatcher selects a poll, because the dispatcher examines
+// offerOf returns only those fields of a task by which the dispatcher selects a poll, because the dispatcher examines
 // each task under its lock.
-func (b *batch) offer(r *run, seq int64) store.Offer {
+func (b *batch) offerOf(r *run, seq int64) store.Offer {
 	if seq == 0 {
 		w := r.TaskRequirements()
 		return store.Offer{
@@ -255,7 +255,7 @@ func (b *batch) lease(r *run, seq int64, l *engine.Lessee) store.Leased {
 	}
 	a, timeline, acquired := engine.LeaseActivity(a, sess, *l, b.EpochWatermark, b.now)
 	r.Activities.Put(seq, a)
-	mark(&r.activities, seq, true)
+	markRow(&r.activities, seq, true)
 	b.leasedSuspect(QueueKey{r.Namespace, a.Queue, protocol.KindActivity}, a.Suspect, l.Worker)
 	leased := store.Leased{
 		Kind: protocol.KindActivity, Activity: &a, SessionAcquired: acquired, Class: b.fairnessClass(taskKey{r.ID, seq}),

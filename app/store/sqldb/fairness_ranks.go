@@ -31,19 +31,19 @@ type tag struct {
 	stored bool // the tag has a row
 }
 
-// tiers is the number of priorities.
-const tiers = 10
+// priorityCount is the number of priorities.
+const priorityCount = 10
 
 // pruneInterval is how far a tier's clock advances before tags behind the clock are deleted; a task of weight 1
 // advances it by a million.
 const pruneInterval = 1000 * 1_000_000
 
-// fair reports whether the tasks of a queue have ranks: they do from the first task with a fairness key on.
-func (b *batch) fair(q QueueKey) bool { return b.newlyFair[q] || b.s.queues.fair(q) }
+// hasRanks reports whether the tasks of a queue have ranks: they do from the first task with a fairness key on.
+func (b *batch) hasRanks(q QueueKey) bool { return b.newlyFair[q] || b.s.queues.fair(q) }
 
-// rank gives every task that became ready its rank in the fair order of its queue. Queues without fairness keys cost
-// nothing. On a shared database the tags are locked in one statement after all other rows.
-func (b *batch) rank(items []*pending) error {
+// rankReadyTasks gives every task that became ready its rank in the fair order of its queue. Queues without fairness
+// keys cost nothing. On a shared database the tags are locked in one statement after all other rows.
+func (b *batch) rankReadyTasks(items []*pending) error {
 	type ranked struct {
 		taskKey
 		tagKey
@@ -72,7 +72,7 @@ func (b *batch) rank(items []*pending) error {
 	want := map[tagKey]bool{}
 	for i := range list {
 		k := &list[i].tagKey
-		if !b.fair(k.QueueKey) {
+		if !b.hasRanks(k.QueueKey) {
 			continue
 		}
 		if k.class == "" {
@@ -86,7 +86,7 @@ func (b *batch) rank(items []*pending) error {
 		}
 		if q := (QueueKey{p.lease.Namespace, p.lease.Queue, p.lease.Kind}); b.s.queues.fair(q) {
 			// A claim may lease tasks of any priority, so it may advance the clock of each tier.
-			for tier := range int64(tiers) {
+			for tier := range int64(priorityCount) {
 				want[tagKey{q, tier, ""}] = true
 			}
 		}
@@ -162,7 +162,7 @@ func (b *batch) classOf(t taskKey) (tagKey, int) {
 // fairnessClass returns the fairness class of a task in a queue with fairness keys, or "" in other queues.
 func (b *batch) fairnessClass(t taskKey) string {
 	k, _ := b.classOf(t)
-	if !b.fair(k.QueueKey) {
+	if !b.hasRanks(k.QueueKey) {
 		return ""
 	}
 	return cmp.Or(k.class, engine.DefaultClass)

@@ -41,7 +41,7 @@ func (b *batch) loadWorkflows(keys map[engine.WorkflowKey]bool) []*db.Call {
 // set. A cached run is used if its row has the same version, and its cached open rows if the database confirms that
 // they are unchanged.
 func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
-	missing, asked := db.NewRowset(record.Runs.Key()), db.NewRowset(remembered)
+	missing, asked := db.NewRowset(record.Runs.Key()), db.NewRowset(versionColumns)
 	shared, known := b.s.cfg.Dialect.Shared, map[string]*run{}
 	for _, id := range ids {
 		if b.runs[id] != nil {
@@ -95,7 +95,7 @@ func (b *batch) loadRuns(ids []string, open bool) []*db.Call {
 		switch r := b.runs[id]; {
 		case r.Run == nil: // another transaction has locked the row
 			return nil
-		case kind == isSame:
+		case kind == sameKind:
 			b.runs[id] = known[id]
 			return nil
 		default:

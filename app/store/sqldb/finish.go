@@ -33,7 +33,7 @@ func (b *batch) finish(items []*pending) {
 		}
 	}
 	b.reportUnlocked()
-	b.used()
+	b.commitUsage()
 	s.recordSkipped(b)
 	changed := b.changed()
 	s.cache.remember(b, !s.cfg.Dialect.Shared)

@@ -61,12 +61,12 @@ func (b *batch) write(last bool) error {
 	switch {
 	case b.recalled && !b.guardsSent:
 		if changed || !last {
-			calls = append(b.guards(), calls...)
+			calls = append(b.guardCalls(), calls...)
 		}
 	// With a single process, the transaction begins only here, so that a batch without changes never takes the lock.
 	case changed && !b.s.cfg.Dialect.Shared && !b.begun:
 		stamp := &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number, b.now.UnixMicro()}}
-		calls = append(append(b.opening(), stamp), calls...)
+		calls = append(append(b.openTransaction(), stamp), calls...)
 	// Nothing is stored, so no disk sync is needed.
 	case last && !changed && b.begun:
 		b.later = nil

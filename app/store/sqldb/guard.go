@@ -23,8 +23,8 @@ type guarded struct {
 // Only one batch at a time is decided on cached rows, so there is one guarded, which is reused.
 func newGuarded() *guarded {
 	return &guarded{
-		runs:     db.NewRowset(remembered),
-		sessions: db.NewRowset(counted),
+		runs:     db.NewRowset(versionColumns),
+		sessions: db.NewRowset(countedColumns),
 		flows:    db.NewRowset(versionedFlow),
 		fresh:    db.NewRowset(record.Workflows.Key()), names: advisoryKeys{},
 	}
@@ -38,13 +38,13 @@ func (g *guarded) clear() {
 	clear(g.names)
 }
 
-// guards returns the calls that precede the writes: first the stamp, which fails if the server is late, and then the
-// locks, in the order in which every batch locks.
-func (b *batch) guards() []*db.Call {
+// guardCalls returns the calls that precede the writes: first the stamp, which fails if the server is late, and then
+// the locks, in the order in which every batch locks.
+func (b *batch) guardCalls() []*db.Call {
 	st := b.s.st
 	b.guardsSent = true
 	// Check the time first: if the server is late, the locks would be in vain.
-	calls := append(b.opening(), &db.Call{Stmt: st.stamp, Args: []any{
+	calls := append(b.openTransaction(), &db.Call{Stmt: st.stamp, Args: []any{
 		b.s.cfg.App, b.number, b.decidedAt, maxClockAge.Microseconds(),
 	}, Row: b.stamped})
 	g := b.guarded
@@ -93,12 +93,13 @@ func (s *statements) guardStatements(d db.Dialect) {
 	version := func(t *db.Table) []db.Column { return append(slices.Clip(t.Key()), db.Num("version")) }
 	flows, runs, sessions := version(record.Workflows), version(record.Runs), version(record.Sessions)
 	s.guardRows = &db.Stmt{SQL: strings.Join([]string{
-		guard("workflows", flows, 1), guard("runs", runs, 1+len(flows)), guard("sessions", sessions, 1+len(flows)+len(runs)),
+		guardStatement("workflows", flows, 1), guardStatement("runs", runs, 1+len(flows)),
+		guardStatement("sessions", sessions, 1+len(flows)+len(runs)),
 	}, " UNION ALL ")}
 	const tasks = "SELECT ('tasks of ' || c.id || ' are others')::bigint FROM" +
 		" (SELECT k.%s AS id, %s AS same FROM %s OFFSET 0) AS c WHERE NOT c.same"
-	ofRuns := given([]db.Column{db.Text("run_id"), db.Num("tasks")}, 1)
-	ofSessions := given(slices.Concat(counted[:2], counted[3:]), 3)
+	ofRuns := valuesTable([]db.Column{db.Text("run_id"), db.Num("tasks")}, 1)
+	ofSessions := valuesTable(slices.Concat(countedColumns[:2], countedColumns[3:]), 3)
 	s.guardTasks = &db.Stmt{SQL: fmt.Sprintf(tasks, "run_id", "k.tasks = "+waitingOf, ofRuns) + " UNION ALL " +
 		fmt.Sprintf(tasks, "session_id", "k.active = "+activeOf+" AND k.ready = "+readyOf, ofSessions)}
 
@@ -110,21 +111,21 @@ func (s *statements) guardStatements(d db.Dialect) {
 	}
 	s.opensOf = &db.Stmt{SQL: fmt.Sprintf("WITH k AS MATERIALIZED (SELECT k.run_id, CASE p.version WHEN k.version THEN k.tasks = %s"+
 		" ELSE false END AS same FROM %s CROSS JOIN LATERAL (SELECT %s AS version FROM runs AS t WHERE %s OFFSET 0) AS p)"+
-		" SELECT k.run_id, '%s', 0, '' FROM k WHERE k.same%s%s", waitingOf, given(remembered, 1), db.VersionOf,
-		same(record.Runs.Key()), isSame, open("tasks", " AND t.seq > 0"), open("items", ""))}
+		" SELECT k.run_id, '%s', 0, '' FROM k WHERE k.same%s%s", waitingOf, valuesTable(versionColumns, 1), db.VersionOf,
+		keyCondition(record.Runs.Key()), sameKind, open("tasks", " AND t.seq > 0"), open("items", ""))}
 }
 
-// remembered are the columns by which a cached run is passed to a statement: the version of its row, and the number of
-// its ready tasks.
-var remembered = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks")}
+// versionColumns are the columns by which a cached run is passed to a statement: the version of its row, and the number
+// of its ready tasks.
+var versionColumns = []db.Column{db.Text("run_id"), db.Num("version"), db.Num("tasks")}
 
-// isSame is the kind of the row that is returned for a run which has not changed since it was cached.
-const isSame = "same"
+// sameKind is the kind of the row that is returned for a run which has not changed since it was cached.
+const sameKind = "same"
 
 // counted are the columns by which a cached session is passed to statements: the version of its row, its owner, the
 // number of its owner's tasks in it, and the number of its ready tasks. versionedFlow are the columns of a workflow ID.
 var (
-	counted = []db.Column{
+	countedColumns = []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("version"), db.Text("owner"), db.Num("active"), db.Num("ready"),
 	}
 	versionedFlow = []db.Column{db.Text("namespace"), db.Text("workflow_id"), db.Num("version")}
@@ -140,8 +141,9 @@ const (
 		" WHERE t.namespace = k.namespace AND t.session_id = k.session_id AND t.owner IS NULL)"
 )
 
-// given returns a table expression k of columns that are passed as arrays; the first of them is the nth parameter.
-func given(columns []db.Column, n int) string {
+// valuesTable returns a table expression k of columns that are passed as arrays; the first of them is the nth
+// parameter.
+func valuesTable(columns []db.Column, n int) string {
 	var names, arrays []string
 	for i, c := range columns {
 		names, arrays = append(names, c.Name), append(arrays, fmt.Sprintf("$%d::%s[]", n+i, c.Typ()))
@@ -150,8 +152,8 @@ func given(columns []db.Column, n int) string {
 	return fmt.Sprintf("(SELECT * FROM unnest(%s) AS u(%s) ORDER BY %s) AS k", strings.Join(arrays, ", "), all, all)
 }
 
-// same returns the condition that a row t has the key k.
-func same(key []db.Column) string {
+// keyCondition returns the condition that a row t has the key k.
+func keyCondition(key []db.Column) string {
 	var on []string
 	for _, c := range key {
 		on = append(on, fmt.Sprintf("t.%s = k.%s", c.Name, c.Name))
@@ -159,11 +161,11 @@ func same(key []db.Column) string {
 	return strings.Join(on, " AND ")
 }
 
-// guard returns a statement that locks the rows of a table by their keys. The last column is the version that each row
-// must have.
-func guard(t string, columns []db.Column, n int) string {
+// guardStatement returns a statement that locks the rows of a table by their keys. The last column is the version that
+// each row must have.
+func guardStatement(t string, columns []db.Column, n int) string {
 	key := columns[:len(columns)-1]
 	return fmt.Sprintf("SELECT ('%s: row ' || k.%s || ' is another')::bigint FROM %s LEFT JOIN LATERAL"+
 		" (SELECT %s AS version FROM %s AS t WHERE %s FOR UPDATE SKIP LOCKED) AS p ON true"+
-		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].Name, given(columns, n), db.VersionOf, t, same(key))
+		" WHERE p.version IS DISTINCT FROM k.version", t, key[len(key)-1].Name, valuesTable(columns, n), db.VersionOf, t, keyCondition(key))
 }

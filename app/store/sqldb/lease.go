@@ -72,8 +72,8 @@ func (b *batch) leaseTasks(p *pending) error {
 	}
 	settings := b.Queue(engine.QueueKey{Namespace: q.Namespace, Name: q.Queue})
 	// one more than needed, to find out whether any remains
-	routes, suspects := b.ranges(q, r.Pollers, held, open, settings)
-	picks, err := b.picks(q, routes, min(total, budget)+1)
+	routes, suspects := b.routesToRead(q, r.Pollers, held, open, settings)
+	picks, err := b.readPicks(q, routes, min(total, budget)+1)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	if keys.Empty() {
 		return held, nil, nil
 	}
-	if err := b.send(b.opened()...); err != nil { // the following code needs the time
+	if err := b.send(b.takeDeferred()...); err != nil { // the following code needs the time
 		return nil, nil, err
 	}
 	rows := map[engine.WorkerKey]*engine.Worker{} // rows that this batch has locked
@@ -271,10 +271,10 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	return held, open, nil
 }
 
-// ranges returns the routes to read, those of suspects separately. For each routing key that a poll may serve, these
-// are "*", or the sessions that its worker holds and, if it holds less than its maximum, sessions without an owner and
-// sessions that any worker may acquire.
-func (b *batch) ranges(
+// routesToRead returns the routes to read, those of suspects separately. For each routing key that a poll may serve,
+// these are "*", or the sessions that its worker holds and, if it holds less than its maximum, sessions without an
+// owner and sessions that any worker may acquire.
+func (b *batch) routesToRead(
 	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
 ) (all, suspects []string) {
 	plain, suspected := map[string]bool{}, map[string]bool{}
@@ -335,9 +335,9 @@ func (b *batch) routingKeysOf(q QueueKey) []routingKey {
 	return list
 }
 
-// picks reads the first n ready tasks of each range and merges them. Each range is sorted, so the first n of each
+// readPicks reads the first n ready tasks of each range and merges them. Each range is sorted, so the first n of each
 // contain the first n of all.
-func (b *batch) picks(q QueueKey, routes []string, n int) ([]pick, error) {
+func (b *batch) readPicks(q QueueKey, routes []string, n int) ([]pick, error) {
 	var picks []pick
 	found, visible := map[string]int{}, map[string]int{}
 	row := func(v []any) error {
@@ -480,7 +480,7 @@ func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 			b.skipped[q] = true
 		}
 	}
-	return b.routed()
+	return b.recordRoutes()
 }
 
 // pollerFor returns the poll for a task: the first one that has a free slot and may run it. full is true if the task

@@ -62,12 +62,12 @@ func (b *batch) load(items []*pending) error {
 		if p.transaction == nil {
 			// Claims have no keys. They find tasks after the writes; before that, only the rows of limits are needed,
 			// and locked.
-			b.bounded(p.lease, w.queues)
+			b.addLimitKeys(p.lease, w.queues)
 			continue
 		}
 		n := &p.transaction.Needs
 		for _, k := range n.Workflows {
-			if b.assume && n.New && b.absent(k) {
+			if b.assume && n.New && b.assumeAbsent(k) {
 				continue
 			}
 			w.workflows[k] = true
@@ -99,19 +99,19 @@ func (b *batch) load(items []*pending) error {
 		add(w.schedules, n.Schedules)
 		add(w.queues, n.Queues)
 	}
-	likely := b.likely(items)
+	likely := b.likelySessions(items)
 	var locks advisoryKeys
 	if b.s.cfg.Dialect.Shared {
 		locks = advisoryKeysOf(&w, likely)
 	}
 	// A chain is locked under its workflow ID, so the IDs must be known before the first row is locked.
-	keys, err := b.owners(chain)
+	keys, err := b.workflowKeys(chain)
 	if err != nil {
 		return err
 	}
 	add(w.workflows, keys)
 	claims := len(locks) == 0 && !slices.ContainsFunc(items, func(p *pending) bool { return p.transaction != nil })
-	if err := b.first(&w, locks, current, likely, claims); err != nil {
+	if err := b.loadFirst(&w, locks, current, likely, claims); err != nil {
 		return err
 	}
 	if err := b.reloadMissingSessions(w.sessions); err != nil {
@@ -119,16 +119,16 @@ func (b *batch) load(items []*pending) error {
 	}
 	b.sessionsOf(items, &w)
 	// The runs that have just been read determine which sessions, chains and children to load.
-	if err := b.second(&w, b.loadInherited(b.neededInherited(items))); err != nil {
+	if err := b.loadOthers(&w, b.loadInherited(b.neededInherited(items))); err != nil {
 		return err
 	}
 	return b.loadActivity(asked)
 }
 
-// absent assumes that a workflow ID that is not cached is unused. Its row is then inserted instead of upserted, so that
-// the database reports a conflict if the ID is in use; in this case the batch is run again and reads the row. A shared
-// database has guards for this (see recall.go).
-func (b *batch) absent(k engine.WorkflowKey) bool {
+// assumeAbsent assumes that a workflow ID that is not cached is unused. Its row is then inserted instead of upserted,
+// so that the database reports a conflict if the ID is in use; in this case the batch is run again and reads the row. A
+// shared database has guards for this (see recall.go).
+func (b *batch) assumeAbsent(k engine.WorkflowKey) bool {
 	if f := b.workflows[k]; f != nil {
 		return f.assumed
 	}
@@ -146,8 +146,8 @@ func add[K comparable](set map[K]bool, keys []K) {
 	}
 }
 
-// owners returns the workflow IDs to which runs belong. They never change, so they are read without a lock.
-func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
+// workflowKeys returns the workflow IDs to which runs belong. They never change, so they are read without a lock.
+func (b *batch) workflowKeys(ids []string) ([]engine.WorkflowKey, error) {
 	var keys []engine.WorkflowKey
 	missing := db.NewRowset(record.Runs.Key())
 	for _, id := range ids {
@@ -174,14 +174,14 @@ func (b *batch) owners(ids []string) ([]engine.WorkflowKey, error) {
 	}})
 }
 
-// first opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
+// loadFirst opens the transaction of a shared database and loads workflows, then runs with their open rows, and the
 // sessions that will probably be needed. A batch that consists of claims has nothing to load.
-func (b *batch) first(
+func (b *batch) loadFirst(
 	w *wants, locks advisoryKeys, current []engine.WorkflowKey, likely map[engine.SessionKey]bool, claims bool,
 ) error {
 	var calls []*db.Call
 	if b.s.cfg.Dialect.Shared {
-		calls = append(b.opening(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
+		calls = append(b.openTransaction(), &db.Call{Stmt: b.s.st.batch, Args: []any{b.s.cfg.App, b.number}, Row: b.stamped})
 		calls = append(calls, b.takeAdvisoryLocks(locks)...)
 		if claims {
 			b.later = calls // these are sent with the first query of the claims
@@ -206,10 +206,10 @@ func (b *batch) first(
 	return b.send(calls...)
 }
 
-// likely returns the cached sessions that the batch will probably need: sessions that transactions name, and sessions
-// of the activities that transactions name. They are loaded together with the runs, which saves a round trip. Their
-// names are not locked, because that would only prevent the creation of rows, which exist.
-func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
+// likelySessions returns the cached sessions that the batch will probably need: sessions that transactions name, and
+// sessions of the activities that transactions name. They are loaded together with the runs, which saves a round trip.
+// Their names are not locked, because that would only prevent the creation of rows, which exist.
+func (b *batch) likelySessions(items []*pending) map[engine.SessionKey]bool {
 	if !b.s.cfg.Dialect.Shared {
 		return nil // they are in a valid cache
 	}
@@ -239,8 +239,8 @@ func (b *batch) likely(items []*pending) map[engine.SessionKey]bool {
 	return keys
 }
 
-// second loads all other rows.
-func (b *batch) second(w *wants, more []*db.Call) error {
+// loadOthers loads all other rows.
+func (b *batch) loadOthers(w *wants, more []*db.Call) error {
 	calls := slices.Concat(more, b.loadSessions(w.sessions))
 	calls = append(calls, b.loadChains(w.chains)...)
 	calls = append(calls, b.loadWorkers(w.workers)...)
@@ -254,7 +254,7 @@ func (b *batch) second(w *wants, more []*db.Call) error {
 	if err := b.send(calls...); err != nil {
 		return err
 	}
-	return b.routed()
+	return b.recordRoutes()
 }
 
 // sessionsOf adds the sessions of the activities that the transactions name, and those of the workflow IDs whose chains

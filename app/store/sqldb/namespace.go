@@ -97,7 +97,7 @@ func (b *batch) applyRemoval(w *store.Writes) {
 		if r.Inbox != nil {
 			b.removal.inboxes[r.Inbox.ID] = true
 		}
-		b.uses(r.Namespace, engine.Usage{}.Minus(engine.RunUsage(&r.Head)))
+		b.addUsage(r.Namespace, engine.Usage{}.Minus(engine.RunUsage(&r.Head)))
 		b.runs[id] = &run{}
 		b.removal.runs[id] = true
 		b.dropped = append(b.dropped, id)

@@ -152,9 +152,9 @@ func scopes(q QueueKey) [2]engine.QueueKey {
 	return [2]engine.QueueKey{{Namespace: q.Namespace, Name: q.Queue}, {Namespace: q.Namespace}}
 }
 
-// bounded adds the rows of the limits that apply to a claim. On a shared database they are locked, so that two claims
-// never use the same capacity.
-func (b *batch) bounded(r *store.LeaseRequest, want map[engine.QueueKey]bool) {
+// addLimitKeys adds the rows of the limits that apply to a claim. On a shared database they are locked, so that two
+// claims never use the same capacity.
+func (b *batch) addLimitKeys(r *store.LeaseRequest, want map[engine.QueueKey]bool) {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	if !b.s.queues.bounded(q) {
 		return

@@ -76,7 +76,7 @@ func (m *memory) clear() {
 // forget removes what a batch may have changed. The sessions of a run's activities stay cached.
 func (m *memory) forget(b *batch) {
 	for id := range b.runs {
-		m.outdate(id)
+		m.clearVersion(id)
 	}
 	for k := range b.sessions {
 		m.sessions.drop(k)
@@ -99,7 +99,7 @@ func (m *memory) remember(b *batch) {
 			r.waiting = r.readyTasks()
 			m.runs.add(id, r, r.weight())
 		case r.partial:
-			m.outdate(id)
+			m.clearVersion(id)
 		default:
 			m.runs.drop(id)
 		}
@@ -108,7 +108,7 @@ func (m *memory) remember(b *batch) {
 		if s.wrote {
 			s.version, s.wrote = b.version, false
 		}
-		if s.memorable() {
+		if s.isCacheable() {
 			m.sessions.add(k, s, 1)
 		} else {
 			m.sessions.drop(k)
@@ -130,8 +130,8 @@ func (m *memory) remember(b *batch) {
 	}
 }
 
-// outdate clears the version of a cached run, so that its row is read again. The cached rows may still be valid.
-func (m *memory) outdate(id string) {
+// clearVersion clears the version of a cached run, so that its row is read again. The cached rows may still be valid.
+func (m *memory) clearVersion(id string) {
 	if r, ok := m.runs.get(id); ok {
 		r.version = 0
 	}
@@ -161,10 +161,10 @@ func (b *batch) clearVersions() {
 	}
 }
 
-// memorable reports whether decisions may use the cached session: its row exists, its version is known, and all running
-// tasks belong to its owner, by which the guard counts. Sessions with many tasks are excluded, since counting them
-// would cost too much.
-func (s *session) memorable() bool {
+// isCacheable reports whether decisions may use the cached session: its row exists, its version is known, and all
+// running tasks belong to its owner, by which the guard counts. Sessions with many tasks are excluded, since counting
+// them would cost too much.
+func (s *session) isCacheable() bool {
 	return s.Session != nil && !s.deleted && s.row != nil && s.version != 0 && s.counted && !s.MoreReady &&
 		len(s.StaleAttempts) == 0 && len(s.formerOwners) == 0 && s.Active+s.Ready <= maxCachedTasks
 }
@@ -201,7 +201,7 @@ func (m *memory) refresh() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for id := range m.stale {
-		m.outdate(id)
+		m.clearVersion(id)
 	}
 	clear(m.stale)
 }
@@ -220,15 +220,15 @@ func (m *memory) recordGuess(right bool) {
 	m.wrong = min(m.wrong+1, 6)
 }
 
-// recall returns a batch of cached rows, or nil if the cache does not contain all rows that its transactions need.
-func (s *Store) recall(items []*pending) *batch {
+// cachedBatch returns a batch of cached rows, or nil if the cache does not contain all rows that its transactions need.
+func (s *Store) cachedBatch(items []*pending) *batch {
 	if !s.cfg.Dialect.Shared {
 		return nil
 	}
 	changes := 0
 	for _, p := range items {
 		switch {
-		case p.separately, p.transaction != nil && !p.transaction.Recall, p.lease != nil && !s.plain(p.lease):
+		case p.separately, p.transaction != nil && !p.transaction.Recall, p.lease != nil && !s.needsNoRows(p.lease):
 			return nil
 		case p.transaction != nil:
 			changes++
@@ -264,9 +264,9 @@ func (s *Store) recall(items []*pending) *batch {
 	return b
 }
 
-// plain reports whether a claim needs no rows before the batch is decided: no limit applies to it, and its queue has no
-// ranks.
-func (s *Store) plain(r *store.LeaseRequest) bool {
+// needsNoRows reports whether a claim needs no rows before the batch is decided: no limit applies to it, and its queue
+// has no ranks.
+func (s *Store) needsNoRows(r *store.LeaseRequest) bool {
 	q := QueueKey{r.Namespace, r.Queue, r.Kind}
 	return !s.queues.bounded(q) && !s.queues.fair(q)
 }

@@ -77,7 +77,7 @@ func (b *batch) applySchedules(list []engine.ScheduleDecision) {
 		if list[i].Delete {
 			s.Schedule, s.events, s.wiped = nil, nil, s.stored
 		}
-		b.uses(k.Namespace, engine.ScheduleUsage(s.Schedule).Minus(before))
+		b.addUsage(k.Namespace, engine.ScheduleUsage(s.Schedule).Minus(before))
 	}
 }
 

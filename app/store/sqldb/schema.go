@@ -63,7 +63,7 @@ func CheckSchema(ctx context.Context, db *sql.DB, known int64) error {
 	if err != nil {
 		return fmt.Errorf("schema: %w", err)
 	}
-	return judge(known, release.Embedded, applied, rows)
+	return isSupported(known, release.Embedded, applied, rows)
 }
 
 // readSchema returns the migrations above known that a database has, and their rows in schema_versions.
@@ -101,9 +101,9 @@ func each(ctx context.Context, db *sql.DB, query string, arg any, row func(*sql.
 	return errors.Join(err, rows.Err(), rows.Close()) //nolint:sqlclosecheck // what it says is part of the answer
 }
 
-// judge reports whether a binary of a release, which knows the migrations up to known, may use a database that has
-// others: they must all be of one later release, and each must support this binary.
-func judge(known int64, own string, applied []int64, rows []noted) error {
+// isSupported reports whether a binary of a release, which knows the migrations up to known, may use a database that
+// has others: they must all be of one later release, and each must support this binary.
+func isSupported(known int64, own string, applied []int64, rows []noted) error {
 	if len(applied) == 0 {
 		return nil
 	}

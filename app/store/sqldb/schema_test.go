@@ -41,7 +41,7 @@ func TestPreviousReleaseServesTheNextSchema(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := judge(c.known, "0.1.0", c.applied, c.rows)
+			err := isSupported(c.known, "0.1.0", c.applied, c.rows)
 			if c.want == "" {
 				if err != nil {
 					t.Error(err)

@@ -50,9 +50,9 @@ func (b *batch) countTasks(keys *db.Rowset) []*db.Call {
 	}}}
 }
 
-// routed records the routes of the ready tasks of the loaded sessions: they follow from the routing words, unless an
-// activity limit is reached. Tasks of sessions that were loaded with their workflows are counted first.
-func (b *batch) routed() error {
+// recordRoutes records the routes of the ready tasks of the loaded sessions: they follow from the routing words, unless
+// an activity limit is reached. Tasks of sessions that were loaded with their workflows are counted first.
+func (b *batch) recordRoutes() error {
 	missing := db.NewRowset(record.Sessions.Key())
 	for k, s := range b.sessions {
 		if s.row != nil && !s.counted {

@@ -94,7 +94,7 @@ func newStatements(d db.Dialect) *statements {
 		ranIn:           &db.Stmt{SQL: record.RanIn(d)},
 		watermarks:      &db.Stmt{SQL: "SELECT namespace, floor FROM epochs"},
 		routingKeys:     &db.Stmt{SQL: selectRoutingKeysAndIsolated},
-		processTasks:    &db.Stmt{SQL: holdsOf(d)},
+		processTasks:    &db.Stmt{SQL: heldTasksQuery(d)},
 		dropRoutingKeys: &db.Stmt{SQL: deleteUnusedRoutingKeys(d)},
 		unserve:         &db.Stmt{SQL: unserve(d)},
 		picks:           map[int]*db.Stmt{},

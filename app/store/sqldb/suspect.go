@@ -134,7 +134,7 @@ func (b *batch) suspects(
 	if len(routes) == 0 {
 		return nil, nil, nil
 	}
-	picks, err := b.picks(q, routes, maxSuspects)
+	picks, err := b.readPicks(q, routes, maxSuspects)
 	if err != nil || len(picks) == 0 {
 		delete(b.s.blamed, q)
 		return nil, nil, err
@@ -218,10 +218,10 @@ func (b *batch) countHeld(q QueueKey, pollers []store.Poller) (map[process]*engi
 	return holds, nil
 }
 
-// holdsOf returns the query that counts the tasks of workers and the suspected tasks among them, using the index of
-// owners and the partial index of suspects. Callers only need to know whether a worker has any task, so on a shared
+// heldTasksQuery returns the query that counts the tasks of workers and the suspected tasks among them, using the index
+// of owners and the partial index of suspects. Callers only need to know whether a worker has any task, so on a shared
 // database the query reads at most one row per count.
-func holdsOf(d db.Dialect) string {
+func heldTasksQuery(d db.Dialect) string {
 	one := func(table, counted, where, tail string) string {
 		return d.Probe(record.Workers.Key(), "t.namespace, t.owner, "+counted,
 			"(SELECT namespace, owner AS worker_id, owner, suspect FROM "+table+" WHERE owner IS NOT NULL)", where, tail)

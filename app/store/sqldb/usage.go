@@ -15,8 +15,8 @@ import (
 // Quotas returns the ledger that counts how the commits of this process change the usage of namespaces.
 func (s *Store) Quotas() *quota.Ledger { return s.ledger }
 
-// uses adds to the batch's change of a namespace's usage.
-func (b *batch) uses(namespace string, u engine.Usage) {
+// addUsage adds to the batch's change of a namespace's usage.
+func (b *batch) addUsage(namespace string, u engine.Usage) {
 	if u == (engine.Usage{}) {
 		return
 	}
@@ -31,8 +31,8 @@ func (b *batch) Quotas(namespace string) engine.QuotaStanding {
 	return b.s.ledger.Standing(namespace, b.usage[namespace])
 }
 
-// used adds the changes of a committed batch to the ledger.
-func (b *batch) used() {
+// commitUsage adds the changes of a committed batch to the ledger.
+func (b *batch) commitUsage() {
 	for namespace, u := range b.usage {
 		b.s.ledger.Add(namespace, u)
 	}

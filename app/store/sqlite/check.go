@@ -35,7 +35,7 @@ func (d *file) verify(ctx context.Context) (*check, error) {
 		return nil, err
 	}
 	db.SetMaxOpenConns(1)
-	if err := d.missing(ctx, db); err != nil {
+	if err := d.missingCommits(ctx, db); err != nil {
 		return nil, errors.Join(d.explain(err), db.Close())
 	}
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -56,8 +56,8 @@ func (d *file) verify(ctx context.Context) (*check, error) {
 	}
 }
 
-// report waits for the end of the check and reports an error that it found.
-func (c *check) report(failed func(error)) {
+// reportResult waits for the end of the check and reports an error that it found.
+func (c *check) reportResult(failed func(error)) {
 	if c == nil {
 		return
 	}
@@ -78,8 +78,9 @@ func (c *check) stopCheck() error {
 	return c.db.Close()
 }
 
-// missing compares the counter in the mark with the last batch in the file and its log, to detect missing commits.
-func (d *file) missing(ctx context.Context, db *sql.DB) error {
+// missingCommits compares the counter in the mark with the last batch in the file and its log, to detect missing
+// commits.
+func (d *file) missingCommits(ctx context.Context, db *sql.DB) error {
 	if d.mark.batch == 0 {
 		return nil
 	}

@@ -13,7 +13,7 @@ import (
 // checkpointer copies the pages to the database file.
 func TestPagesAreCheckpointedOutsideOfCommits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
-	c := &conn{dsn: dsn(path, memory)}
+	c := &conn{dsn: dsn(path, tempStoreInMemory)}
 	if err := c.openFile(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestPagesAreCheckpointedOutsideOfCommits(t *testing.T) {
 // written again.
 func TestACheckpointKeepsTheCounterOfCommits(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
-	c := &conn{dsn: dsn(path, memory)}
+	c := &conn{dsn: dsn(path, tempStoreInMemory)}
 	if err := c.openFile(); err != nil {
 		t.Fatal(err)
 	}

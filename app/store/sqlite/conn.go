@@ -42,7 +42,7 @@ func (c *conn) openFile() error {
 func (c *conn) Send(_ context.Context, calls []*db.Call) error {
 	for _, call := range calls {
 		if err := c.run(call); err != nil {
-			return fmt.Errorf("%s: %w", head(call.Stmt.SQL), err)
+			return fmt.Errorf("%s: %w", statementHead(call.Stmt.SQL), err)
 		}
 	}
 	return nil
@@ -151,8 +151,8 @@ func (c *conn) Close(context.Context) error {
 	return err
 }
 
-// head is the part of a statement that identifies it in errors.
-func head(sql string) string {
+// statementHead is the part of a statement that identifies it in errors.
+func statementHead(sql string) string {
 	if len(sql) > 60 {
 		return sql[:60] + "…"
 	}

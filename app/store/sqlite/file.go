@@ -30,9 +30,9 @@ type file struct {
 	mark    mark       // the counter of commits
 }
 
-// here contains the database files that this process has open. The process must not open a second descriptor of such a
-// file, because closing it would drop SQLite's locks.
-var here struct {
+// openFiles contains the database files that this process has open. The process must not open a second descriptor of
+// such a file, because closing it would drop SQLite's locks.
+var openFiles struct {
 	sync.Mutex
 	files []*file
 }
@@ -63,8 +63,8 @@ func openFile(path string) (_ *file, err error) {
 }
 
 func (d *file) openLocked() error {
-	here.Lock()
-	defer here.Unlock()
+	openFiles.Lock()
+	defer openFiles.Unlock()
 	if openHere(d.path) {
 		return byAnotherName()
 	}
@@ -76,14 +76,14 @@ func (d *file) openLocked() error {
 	case errors.Is(err, filelock.ErrHeld):
 		return errors.Join(byAnotherName(), f.Close())
 	case errors.Is(err, errors.ErrUnsupported):
-		if err := onlyName(f); err != nil {
+		if err := checkOnlyName(f); err != nil {
 			return errors.Join(err, f.Close())
 		}
 	case err != nil:
 		return errors.Join(fmt.Errorf("lock the database file: %w", err), f.Close())
 	}
 	d.f = f
-	here.files = append(here.files, d)
+	openFiles.files = append(openFiles.files, d)
 	return nil
 }
 
@@ -93,7 +93,7 @@ func openHere(path string) bool {
 	if err != nil {
 		return false
 	}
-	for _, d := range here.files {
+	for _, d := range openFiles.files {
 		if opened, err := d.f.Stat(); err == nil && os.SameFile(opened, named) {
 			return true
 		}
@@ -106,8 +106,8 @@ func inUse(path string) error {
 	if err := held(path + ".lock"); err != nil {
 		return err
 	}
-	here.Lock()
-	defer here.Unlock()
+	openFiles.Lock()
+	defer openFiles.Unlock()
 	if openHere(path) {
 		return byAnotherName()
 	}
@@ -127,9 +127,9 @@ func byAnotherName() error {
 		store.ErrBusy)
 }
 
-// onlyName rejects a file with several hard links on systems where only the lock file next to the database excludes a
-// second app.
-func onlyName(f *os.File) error {
+// checkOnlyName rejects a file with several hard links on systems where only the lock file next to the database
+// excludes a second app.
+func checkOnlyName(f *os.File) error {
 	n, err := links(f)
 	if err == nil && n > 1 {
 		err = fmt.Errorf("the database file has %d names (hard links), and this system cannot lock a file under all of "+
@@ -149,13 +149,13 @@ func private(path string) (err error) {
 
 // close releases the locks. SQLite has closed its descriptors by then.
 func (d *file) close() error {
-	here.Lock()
-	for i, o := range here.files {
+	openFiles.Lock()
+	for i, o := range openFiles.files {
 		if o == d {
-			here.files = append(here.files[:i:i], here.files[i+1:]...)
+			openFiles.files = append(openFiles.files[:i:i], openFiles.files[i+1:]...)
 			break
 		}
 	}
-	here.Unlock()
+	openFiles.Unlock()
 	return errors.Join(d.f.Close(), d.lock.release())
 }

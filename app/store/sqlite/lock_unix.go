@@ -25,7 +25,7 @@ func acquire(path string) (*lock, error) {
 	case err != nil:
 		return nil, err
 	}
-	if err := sign(f); err != nil {
+	if err := writeProcessID(f); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return &lock{f}, nil
@@ -48,8 +48,8 @@ func busy(path string) error {
 	return fmt.Errorf("%w: process %s holds it", store.ErrBusy, strings.TrimSpace(string(holder)))
 }
 
-// sign writes the process ID, for the error of a process that finds the file locked.
-func sign(f *os.File) error {
+// writeProcessID writes the process ID, for the error of a process that finds the file locked.
+func writeProcessID(f *os.File) error {
 	if err := f.Truncate(0); err != nil {
 		return err
 	}

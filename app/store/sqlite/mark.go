@@ -22,8 +22,8 @@ const (
 	markAt    = 72
 	markSize  = 20
 	markMagic = 0x534a // "SJ"
-	// leastFile is the minimum size of a file with a header: one page of the smallest size.
-	leastFile = 512
+	// minFileSize is the minimum size of a file with a header: one page of the smallest size.
+	minFileSize = 512
 )
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
@@ -86,7 +86,7 @@ func (d *file) unclean() bool { return d.mark.open || d.wal > 0 }
 // markOpen marks a file that has a header as open.
 func (d *file) markOpen(app string, batch int64) error {
 	info, err := d.f.Stat()
-	if err != nil || info.Size() < leastFile {
+	if err != nil || info.Size() < minFileSize {
 		return err
 	}
 	d.marking.Lock()

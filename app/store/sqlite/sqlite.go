@@ -32,22 +32,22 @@ var pragmas = []string{
 	fmt.Sprintf("wal_autocheckpoint(%d)", autocheckpointPages),
 }
 
-// mostPages is the maximum size of a connection's page cache in KiB. The Go runtime does not count this memory.
-const mostPages = 32 << 10
+// maxPageCacheKiB is the maximum size of a connection's page cache in KiB. The Go runtime does not count this memory.
+const maxPageCacheKiB = 32 << 10
 
 // pageCache returns the pragma for the page cache of one of five connections. memory is the number of bytes that the
 // process may use; 0: no limit. All five caches together use a 25th of it.
 func pageCache(bytes int64) string {
-	kib := int64(mostPages)
+	kib := int64(maxPageCacheKiB)
 	if bytes > 0 {
 		kib = min(kib, max(1<<10, bytes/128>>10))
 	}
 	return fmt.Sprintf("cache_size(-%d)", kib)
 }
 
-// memory is an additional parameter of the committer's connection: it keeps the pages for the rollback of a statement
-// in memory, where SQLite would otherwise write them to a temporary file from 64 KiB on.
-const memory = "temp_store(MEMORY)"
+// tempStoreInMemory is an additional parameter of the committer's connection: it keeps the pages for the rollback of a
+// statement in memory, where SQLite would otherwise write them to a temporary file from 64 KiB on.
+const tempStoreInMemory = "temp_store(MEMORY)"
 
 // readers is the maximum number of connections for reading.
 const readers = 4
@@ -91,7 +91,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 	if err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
-	c := &conn{dsn: dsn(d.path, pageCache(opts.Memory), memory), check: rest}
+	c := &conn{dsn: dsn(d.path, pageCache(opts.Memory), tempStoreInMemory), check: rest}
 	if err := c.openFile(); err != nil {
 		return nil, errors.Join(err, reads.Close())
 	}
@@ -122,7 +122,7 @@ func openStore(ctx context.Context, d *file, opts sqldb.Options) (_ *sqldb.Store
 		return nil, errors.Join(err, c.Close(ctx), reads.Close(), checkpoints.close())
 	}
 	store.Store(s)
-	rest.report(func(err error) { s.Fail(fmt.Errorf("sqlite %s: %w", d.path, err)) })
+	rest.reportResult(func(err error) { s.Fail(fmt.Errorf("sqlite %s: %w", d.path, err)) })
 	return s, nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 // The committer's connection syncs every commit to disk. A test cannot cut the power, so it reads the pragmas.
 func TestCommitsAreWrittenThrough(t *testing.T) {
-	c := &conn{dsn: dsn(filepath.Join(t.TempDir(), "test.db"), memory)}
+	c := &conn{dsn: dsn(filepath.Join(t.TempDir(), "test.db"), tempStoreInMemory)}
 	if err := c.openFile(); err != nil {
 		t.Fatal(err)
 	}

@@ -249,7 +249,7 @@ func Run(ctx context.Context, o Options) ([]Result, error) {
 	}
 	for _, g := range bigger {
 		for _, kind := range g.stores(o) {
-			some, err := grow(ctx, g, kind, o, func(what string, over int) {
+			some, err := measureGrowth(ctx, g, kind, o, func(what string, over int) {
 				done += over
 				o.progress(done, all, what)
 			})
@@ -315,7 +315,7 @@ func repeat(ctx context.Context, s scenario, kind string, o Options, step func()
 			results[i].Runs = append(results[i].Runs, value)
 		}
 		each, cpu = append(each, one.each...), cpu+used
-		limit, ofTheLimit = allowed, ofLimit(one, allowed)
+		limit, ofTheLimit = allowed, fractionOfLimit(one, allowed)
 		step()
 	}
 	for i := range results {
@@ -366,9 +366,9 @@ func once(
 	return one, used, limit, err
 }
 
-// ofLimit returns the used fraction of the limit that bounds the scenario: commits of the store, or round trips of the
-// transport.
-func ofLimit(s sample, l Limit) float64 {
+// fractionOfLimit returns the used fraction of the limit that bounds the scenario: commits of the store, or round trips
+// of the transport.
+func fractionOfLimit(s sample, l Limit) float64 {
 	secs := s.elapsed.Seconds()
 	used := 0.0
 	if l.Commits > 0 {
@@ -391,11 +391,13 @@ func percentile(all []time.Duration, p int) time.Duration {
 // median is the time of an operation.
 func median(s sample) float64 { return millis(percentile(s.each, 50)) }
 
-// added returns the additional duration of an operation compared with the baseline.
-func added(s sample) float64 { return median(s) - millis(percentile(s.without, 50)) }
+// durationAdded returns the additional duration of an operation compared with the baseline.
+func durationAdded(s sample) float64 { return median(s) - millis(percentile(s.without, 50)) }
 
-// change returns the additional duration in percent.
-func change(s sample) float64 { return 100 * added(s) / millis(percentile(s.without, 50)) }
+// percentAdded returns the additional duration in percent.
+func percentAdded(s sample) float64 {
+	return 100 * durationAdded(s) / millis(percentile(s.without, 50))
+}
 
 func millis(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
 

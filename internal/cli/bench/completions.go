@@ -45,7 +45,7 @@ func completions(ctx context.Context, n *node, ops int) (sample, error) {
 	for _, t := range tasks {
 		next <- t
 	}
-	return many(ops, inFlight, func() error {
+	return runMany(ops, inFlight, func() error {
 		t := <-next
 		out, err := b.Complete(ctx, protocol.CompleteRequest{Items: []protocol.CompleteItem{{
 			Kind: protocol.KindActivity, TaskID: t.TaskID, Owner: owner, AttemptID: t.AttemptID, Result: result,

@@ -11,7 +11,7 @@ func TestAHundredWorkflowsTogetherCostNoMoreThanTheyDid(t *testing.T) {
 	onStores(t, func(t *testing.T, _ string, n *node) {
 		measure := func() (rows, candidates, allocs float64) {
 			return n.spent(t, atOnce, func() error {
-				_, err := together(atOnce)(t.Context(), n, atOnce)
+				_, err := runTogether(atOnce)(t.Context(), n, atOnce)
 				return err
 			})
 		}

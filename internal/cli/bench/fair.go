@@ -49,7 +49,7 @@ func nextToGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 	began := time.Now()
 	for done := 0; done < ops; {
 		turn := min(250, ops-done)
-		alone, err := many(turn, tenants, one)
+		alone, err := runMany(turn, tenants, one)
 		if err != nil {
 			return all, err
 		}
@@ -71,7 +71,7 @@ func nextToGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 				}
 			})
 		}
-		loaded, err := many(turn, tenants, one)
+		loaded, err := runMany(turn, tenants, one)
 		close(quit)
 		group.Wait()
 		close(failed)
@@ -88,14 +88,14 @@ func nextToGreedy(ctx context.Context, n *node, ops int) (all sample, err error)
 	return all, allCompleted(ctx, n.app.View())
 }
 
-// slowest returns the 99th percentile relative to that of the baseline.
-func slowest(s sample) float64 {
+// slowestRatio returns the 99th percentile relative to that of the baseline.
+func slowestRatio(s sample) float64 {
 	return millis(percentile(s.each, 99)) / millis(percentile(s.without, 99))
 }
 
-// weighed claims activities one after the other, while many activities of four weights are ready. It measures by how
-// many percent the share of a weight differs from the expected share, for the weight with the largest difference.
-func weighed(ctx context.Context, n *node, ops int) (sample, error) {
+// measureWeights claims activities one after the other, while many activities of four weights are ready. It measures by
+// how many percent the share of a weight differs from the expected share, for the weight with the largest difference.
+func measureWeights(ctx context.Context, n *node, ops int) (sample, error) {
 	weights := []int{1, 2, 3, 4}
 	sum := 10
 	b := n.app.Broker()
@@ -122,7 +122,7 @@ func weighed(ctx context.Context, n *node, ops int) (sample, error) {
 		}
 	}
 	got := map[string]int{}
-	s, err := many(ops, 1, func() error {
+	s, err := runMany(ops, 1, func() error {
 		tasks, err := pollNow(ctx, b, owner, protocol.KindActivity, 1)
 		if err != nil {
 			return err

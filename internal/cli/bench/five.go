@@ -107,12 +107,15 @@ func scenarios() []scenario {
 		{id: "P4", transport: "http", unit: "workflows/s", n: 1_500, quick: 200, measure: overHTTP},
 		{
 			id: "P5", transport: "in-process", unit: "workflows/s", n: 4_000, quick: 400, options: inProcess,
-			measure: together(128),
+			measure: runTogether(128),
 		},
-		{id: "P5", transport: "socket", unit: "workflows/s", n: 3_000, quick: 300, options: socket, measure: together(128)},
+		{
+			id: "P5", transport: "socket", unit: "workflows/s", n: 3_000, quick: 300, options: socket,
+			measure: runTogether(128),
+		},
 		{
 			id: "P6", transport: "in-process", unit: "ms", n: 200, quick: 30, figure: median, options: inProcess,
-			measure: together(1),
+			measure: runTogether(1),
 		},
 		{
 			id: "P7", transport: "in-process", unit: "ms", n: 5_000, quick: 500, figure: median, options: inProcess,
@@ -123,12 +126,12 @@ func scenarios() []scenario {
 			measure: allAtOnce,
 		},
 		{
-			id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: added, options: inProcess,
-			measure: visits(heldFirst, plainFirst),
+			id: "P9", transport: "in-process", unit: "ms, first", n: 200, quick: 50, figure: durationAdded, options: inProcess,
+			measure: measureSessionWait(heldFirst, plainFirst),
 		},
 		{
-			id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: added, options: inProcess,
-			measure: visits(heldNext, plainNext),
+			id: "P9", transport: "in-process", unit: "ms, warm", n: 200, quick: 50, figure: durationAdded, options: inProcess,
+			measure: measureSessionWait(heldNext, plainNext),
 		},
 		{
 			id: "P10", transport: "in-process", unit: "statements/s", n: 60, quick: 30, rests: true, most: 3,
@@ -142,7 +145,7 @@ func scenarios() []scenario {
 		{
 			id: "P11", transport: "in-process", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,
 			figure: statementsAMinute, more: []figure{{"% of a core", ofACore}, {"MB in memory", megabytes}},
-			options: inProcess, measure: asleep,
+			options: inProcess, measure: measureSleeping,
 		},
 		{
 			id: "P11", transport: "socket", unit: "statements/min", n: 120, quick: 30, rests: true, most: 1,
@@ -154,12 +157,12 @@ func scenarios() []scenario {
 			more: []figure{{"MB, binary", binaryMegabytes}, {"MB, in memory", megabytes}}, measure: footprint,
 		},
 		{
-			id: "P13", transport: "in-process", unit: "×, slowest", n: 1_000, quick: 100, figure: slowest, options: inProcess,
-			measure: nextToGreedy,
+			id: "P13", transport: "in-process", unit: "×, slowest", n: 1_000, quick: 100, figure: slowestRatio,
+			options: inProcess, measure: nextToGreedy,
 		},
 		{
 			id: "P13", transport: "store", unit: "% off the weights", n: 1_000, quick: 200,
-			figure: func(s sample) float64 { return s.off }, measure: weighed,
+			figure: func(s sample) float64 { return s.off }, measure: measureWeights,
 		},
 		{
 			id: "P14", transport: "in-process", unit: "s", n: 3, quick: 1, figure: seconds, options: inProcess,
@@ -169,8 +172,8 @@ func scenarios() []scenario {
 			id: "P15", transport: "store", unit: "s, last", n: 60_000, quick: 1_000, figure: last, measure: dueAtOnce,
 		},
 		{
-			id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: change, options: inProcess,
-			measure: crowded,
+			id: "P17", transport: "in-process", unit: "%", n: 500, quick: 100, figure: percentAdded, options: inProcess,
+			measure: measureBlocked,
 		},
 		{
 			id: "P18", transport: "in-process", unit: "%", n: 4_000, quick: 400, figure: spent, options: inProcess,
@@ -212,8 +215,8 @@ func input() (json.RawMessage, error) {
 	return p.MarshalJSON()
 }
 
-// together starts ops workflows, atOnce at a time, and waits for each to close. The node's worker runs them.
-func together(atOnce int) func(context.Context, *node, int) (sample, error) {
+// runTogether starts ops workflows, atOnce at a time, and waits for each to close. The node's worker runs them.
+func runTogether(atOnce int) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		in, err := input()
 		if err != nil {
@@ -221,7 +224,7 @@ func together(atOnce int) func(context.Context, *node, int) (sample, error) {
 		}
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
-		s, err := many(ops, atOnce, func() error { return c.run(ctx, n.app.Broker(), in) })
+		s, err := runMany(ops, atOnce, func() error { return c.run(ctx, n.app.Broker(), in) })
 		if err != nil {
 			return s, err
 		}
@@ -238,7 +241,7 @@ func ofType(workflow string, atOnce int) func(context.Context, *node, int) (samp
 		}
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
-		s, err := many(ops, atOnce, func() error { return c.workflow(ctx, n, workflow, in) })
+		s, err := runMany(ops, atOnce, func() error { return c.workflow(ctx, n, workflow, in) })
 		if err != nil {
 			return s, err
 		}
@@ -264,7 +267,7 @@ func inHeld(ctx context.Context, n *node, ops int) (sample, error) {
 	}
 	ofLane := func(workflow func(lane int) string) func(int) (sample, error) {
 		return func(ops int) (sample, error) {
-			return counted(ops, lanes, func() error {
+			return runManyCounted(ops, lanes, func() error {
 				lane := <-free
 				defer func() { free <- lane }()
 				return c.workflow(ctx, n, workflow(lane), in)
@@ -359,8 +362,8 @@ func (c *closings) wait(ctx context.Context, start func(id string) error) error 
 	}
 }
 
-// many runs ops operations, atOnce at a time, and returns the duration of each. The first error ends it.
-func many(ops, atOnce int, do func() error) (sample, error) {
+// runMany runs ops operations, atOnce at a time, and returns the duration of each. The first error ends it.
+func runMany(ops, atOnce int, do func() error) (sample, error) {
 	s := sample{each: make([]time.Duration, ops)}
 	var next atomic.Int64
 	var failed atomic.Pointer[error]

@@ -166,12 +166,12 @@ func nextToFlood(kind flood) func(context.Context, *node, int) (sample, error) {
 		began := time.Now()
 		for done := 0; done < ops; {
 			turn := min(250, ops-done)
-			alone, err := many(turn, quietAtOnce, one)
+			alone, err := runMany(turn, quietAtOnce, one)
 			if err != nil {
 				return all, err
 			}
 			stop := kind.flows(ctx, f)
-			loaded, err := many(turn, quietAtOnce, one)
+			loaded, err := runMany(turn, quietAtOnce, one)
 			if sent, flooded := stop(); err == nil {
 				err = flooded
 				all.off += float64(sent)
@@ -225,7 +225,7 @@ func (k flood) flows(ctx context.Context, f *flooding) (stop func() (int, error)
 func flooded() (list []scenario) {
 	for _, k := range floods {
 		list = append(list, scenario{
-			id: "P23", transport: "in-process", unit: "×, slowest, " + k.name, n: 1_000, quick: 100, figure: slowest,
+			id: "P23", transport: "in-process", unit: "×, slowest, " + k.name, n: 1_000, quick: 100, figure: slowestRatio,
 			options: func(o *nodeOptions) { o.worker = "in-process" }, measure: nextToFlood(k),
 		})
 	}

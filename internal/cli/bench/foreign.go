@@ -26,7 +26,7 @@ func nextToForeign(ctx context.Context, n *node, ops int) (sample, error) {
 		return sample{}, err
 	}
 	alone := func(ops int) (sample, error) {
-		return counted(ops, 128, func() error { return c.run(ctx, n.app.Broker(), in) })
+		return runManyCounted(ops, 128, func() error { return c.run(ctx, n.app.Broker(), in) })
 	}
 	all, err := inTurns(ops, 250, alone, func(ops int) (sample, error) {
 		stop, err := pollForeigners(ctx, n, foreigners)

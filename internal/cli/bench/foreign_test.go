@@ -21,7 +21,7 @@ func TestForeignPollersCostNothing(t *testing.T) {
 	}()
 	measure := func() (allocs, candidates float64) {
 		_, candidates, allocs = n.spent(t, ops, func() error {
-			_, err := together(1)(t.Context(), n, ops)
+			_, err := runTogether(1)(t.Context(), n, ops)
 			return err
 		})
 		return allocs, candidates

@@ -51,8 +51,8 @@ func fixed(n, quick int) func(int, bool) int {
 	}
 }
 
-// same returns a measurement that is the same at every size.
-func same(
+// sameAtEverySize returns a measurement that is the same at every size.
+func sameAtEverySize(
 	measure func(context.Context, *node, int) (sample, error),
 ) func(int) func(context.Context, *node, int) (sample, error) {
 	return func(int) func(context.Context, *node, int) (sample, error) { return measure }
@@ -67,15 +67,15 @@ func growths() []growing {
 			parts: []growingPart{
 				{
 					id: "P1-RETAINED", transport: "store", unit: "completions/s", ops: fixed(20_000, 2_000),
-					measure: same(completions),
+					measure: sameAtEverySize(completions),
 				},
 				{
 					id: "P3-RETAINED", transport: "in-process", unit: "activities/s", ops: fixed(20_000, 2_000),
-					measure: same(burnDown),
+					measure: sameAtEverySize(burnDown),
 				},
 				{
 					id: "P5-RETAINED", transport: "in-process", unit: "workflows/s", ops: fixed(1_000, 100),
-					measure: same(together(128)),
+					measure: sameAtEverySize(runTogether(128)),
 				},
 			},
 		},
@@ -94,20 +94,20 @@ func growths() []growing {
 			of: "ready activities", sizes: []int{1_000, 10_000, 100_000}, quick: []int{500, 5_000}, freshEachTime: true,
 			prepare: backlog,
 			parts: []growingPart{{
-				id: "CLAIMS", transport: "store", unit: "claims/s", ops: fixed(500, 200), measure: same(measureClaims),
+				id: "CLAIMS", transport: "store", unit: "claims/s", ops: fixed(500, 200), measure: sameAtEverySize(measureClaims),
 			}},
 		},
 		{
 			of: "events of the run", sizes: []int{500, 5_000, 50_000}, quick: []int{100, 1_000}, options: inProcess,
 			parts: []growingPart{{
 				id: "LONG", transport: "in-process", unit: "ms of processors a step", ops: longSteps, figure: eachUsed,
-				measure: same(longRun),
+				measure: sameAtEverySize(longRun),
 			}},
 		},
 		{
 			of: "parallel activities", sizes: []int{100, 1_000, 10_000}, quick: []int{100, 1_000}, options: inProcess,
 			parts: []growingPart{{
-				id: "WIDE", transport: "in-process", unit: "activities/s", measure: same(oneWide),
+				id: "WIDE", transport: "in-process", unit: "activities/s", measure: sameAtEverySize(oneWide),
 				ops: func(size int, _ bool) int { return size },
 			}},
 		},
@@ -115,7 +115,7 @@ func growths() []growing {
 			of: "inherited signals", sizes: []int{250, 1_000, 4_000}, quick: []int{20, 60}, options: inProcess,
 			freshEachTime: true,
 			parts: []growingPart{{
-				id: "CARRY", transport: "in-process", unit: "signals/s", measure: same(inheriting),
+				id: "CARRY", transport: "in-process", unit: "signals/s", measure: sameAtEverySize(inheriting),
 				ops: func(size int, _ bool) int { return size },
 			}},
 		},
@@ -123,15 +123,16 @@ func growths() []growing {
 			of: "apps on one database", sizes: []int{1, 2, 4}, quick: []int{1, 2}, only: "postgres",
 			options: func(o *nodeOptions, size int) { o.worker, o.apps = "in-process", size },
 			parts: []growingPart{{
-				id: "P5-APPS", transport: "in-process", unit: "workflows/s", ops: fixed(2_000, 200), measure: same(onEachApp),
+				id: "P5-APPS", transport: "in-process", unit: "workflows/s", ops: fixed(2_000, 200),
+				measure: sameAtEverySize(onEachApp),
 			}},
 		},
 	}
 }
 
-// grow measures the selected parts of a growing scenario. It reports to step the current measurement, and how many
-// measurements have ended.
-func grow(
+// measureGrowth measures the selected parts of a growing scenario. It reports to step the current measurement, and how
+// many measurements have ended.
+func measureGrowth(
 	ctx context.Context, g growing, kind string, o Options, step func(what string, over int),
 ) ([]Result, error) {
 	parts := slices.DeleteFunc(slices.Clone(g.parts), func(p growingPart) bool {
@@ -272,7 +273,7 @@ func measured(
 		value = p.figure(one)
 	}
 	r.Runs = append(r.Runs, value)
-	r.OfLimit = ofLimit(one, r.Limit)
+	r.OfLimit = fractionOfLimit(one, r.Limit)
 	return one, used, nil
 }
 
@@ -286,7 +287,7 @@ func retain(ctx context.Context, n *node, size int, report func(there int)) erro
 	}
 	for there := 0; there < size && err == nil; report(there) {
 		some := min(reportEvery, size-there)
-		_, err = many(some, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
+		_, err = runMany(some, 1000, func() error { return c.workflow(ctx, n, "brief", in) })
 		there += some
 	}
 	return err
@@ -318,7 +319,7 @@ func backlog(ctx context.Context, n *node, size int, _ func(int)) error {
 
 // measureClaims measures sequential polls that each lease one ready activity.
 func measureClaims(ctx context.Context, n *node, ops int) (sample, error) {
-	return many(ops, 1, func() error {
+	return runMany(ops, 1, func() error {
 		tasks, err := pollNow(ctx, n.app.Broker(), claimer, protocol.KindActivity, 1)
 		if err == nil && len(tasks) != 1 {
 			err = fmt.Errorf("a poll found %d tasks", len(tasks))
@@ -367,7 +368,7 @@ func onEachApp(ctx context.Context, n *node, ops int) (all sample, err error) {
 		group.Go(func() {
 			c := watch(&one.app.Dispatch().Hub)
 			defer c.stop()
-			parts[i], failed[i] = many(ops/len(nodes), 128/len(nodes), func() error {
+			parts[i], failed[i] = runMany(ops/len(nodes), 128/len(nodes), func() error {
 				return c.wait(ctx, func(id string) error {
 					_, err := one.app.Broker().Start(ctx, protocol.StartRequest{
 						WorkflowID: id, WorkflowType: "five", TaskQueue: one.queue, Input: in,

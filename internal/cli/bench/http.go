@@ -77,7 +77,7 @@ func fiveOverHTTP(ctx context.Context, n *node, ops, workers, each int) (sample,
 	if err != nil {
 		return sample{}, err
 	}
-	return many(ops, 2*connections, func() error {
+	return runMany(ops, 2*connections, func() error {
 		return c.wait(ctx, func(id string) error {
 			return all[0].post(ctx, "/api/workflows", protocol.StartRequest{
 				WorkflowID: id, WorkflowType: "five", TaskQueue: queue, Input: in,

@@ -79,11 +79,11 @@ func registerIdle(r *worker.Registry, there func()) {
 	})
 }
 
-// bring starts size workflows and waits until all have reached their wait.
-func bring(ctx context.Context, n *node, typ string, size int) error {
+// startAndWaitAll starts size workflows and waits until all have reached their wait.
+func startAndWaitAll(ctx context.Context, n *node, typ string, size int) error {
 	n.there.Store(0)
 	b := n.app.Broker()
-	if _, err := many(size, 500, func() error {
+	if _, err := runMany(size, 500, func() error {
 		_, err := b.Start(ctx, protocol.StartRequest{WorkflowID: ulid.Make().String(), WorkflowType: typ})
 		return err
 	}); err != nil {
@@ -113,25 +113,25 @@ func pause(ctx context.Context, d time.Duration) error {
 // heldSessions measures an app whose workers hold idle sessions. Its database load consists of renewals of session
 // leases and heartbeats of workers. The first call acquires the sessions.
 func heldSessions(ctx context.Context, n *node, ops int) (sample, error) {
-	return stay(ctx, n, ops, "holder", atRest(n.quick).sessions)
+	return measureWaiting(ctx, n, ops, "holder", atRest(n.quick).sessions)
 }
 
 // heldFailFast is like heldSessions, with fail-fast sessions.
 func heldFailFast(ctx context.Context, n *node, ops int) (sample, error) {
-	return stay(ctx, n, ops, "fail-fast-holder", atRest(n.quick).sessions)
+	return measureWaiting(ctx, n, ops, "fail-fast-holder", atRest(n.quick).sessions)
 }
 
-// asleep measures an app with sleeping workflows and one worker in its process.
-func asleep(ctx context.Context, n *node, ops int) (sample, error) {
-	return stay(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
+// measureSleeping measures an app with sleeping workflows and one worker in its process.
+func measureSleeping(ctx context.Context, n *node, ops int) (sample, error) {
+	return measureWaiting(ctx, n, ops, "sleeper", atRest(n.quick).sleepers)
 }
 
-// stay measures an app once size workflows wait in their state.
-func stay(ctx context.Context, n *node, ops int, workflow string, size int) (sample, error) {
+// measureWaiting measures an app once size workflows wait in their state.
+func measureWaiting(ctx context.Context, n *node, ops int, workflow string, size int) (sample, error) {
 	rest := atRest(n.quick)
 	if !n.prepared {
 		n.prepared = true
-		if err := errors.Join(bring(ctx, n, workflow, size), pause(ctx, rest.settle)); err != nil {
+		if err := errors.Join(startAndWaitAll(ctx, n, workflow, size), pause(ctx, rest.settle)); err != nil {
 			return sample{}, err
 		}
 	}
@@ -147,7 +147,7 @@ func asleepWithFleet(ctx context.Context, n *node, ops int) (sample, error) {
 		working, stop := context.WithCancel(context.WithoutCancel(ctx))
 		err := n.work(working, nodeOptions{worker: "in-process", log: zerolog.Nop()}, "before")
 		if err == nil {
-			err = bring(ctx, n, "sleeper", rest.sleepers)
+			err = startAndWaitAll(ctx, n, "sleeper", rest.sleepers)
 		}
 		stop()
 		if err == nil {

@@ -44,7 +44,7 @@ func inheriting(ctx context.Context, n *node, signals int) (sample, error) {
 		return sample{}, err
 	}
 	target := protocol.Target{WorkflowID: start.WorkflowID}
-	if _, err := many(signals, 100, func() error {
+	if _, err := runMany(signals, 100, func() error {
 		_, err := b.Signal(ctx, protocol.SignalRequest{Target: target, SignalName: "item", Input: value})
 		return err
 	}); err != nil {

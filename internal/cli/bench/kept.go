@@ -182,8 +182,8 @@ func createRuns(ctx context.Context, n *node, size int, report func(there int)) 
 	return keepInSQLite(ctx, n.path, size, report)
 }
 
-// kept calls write with the rows of consecutive runs, in the order of keptColumns.
-func kept(size int, report func(there int), write func(table int, rows [][]any) error) error {
+// eachKeptRow calls write with the rows of consecutive runs, in the order of keptColumns.
+func eachKeptRow(size int, report func(there int), write func(table int, rows [][]any) error) error {
 	now := time.Now().Truncate(time.Microsecond) // the last run contains this time, from which later searches start
 	for from := 0; from < size; from += reportEvery {
 		var all [4][][]any
@@ -212,7 +212,7 @@ func keepInPostgres(ctx context.Context, server string, size int, report func(in
 		return err
 	}
 	defer func() { err = errors.Join(err, c.Close(context.WithoutCancel(ctx))) }()
-	err = kept(size, report, func(i int, rows [][]any) error {
+	err = eachKeptRow(size, report, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		_, err := c.CopyFrom(ctx, pgx.Identifier{to.table}, to.columns, pgx.CopyFromRows(rows))
 		return err
@@ -230,7 +230,7 @@ func keepInSQLite(ctx context.Context, file string, size int, report func(int)) 
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return kept(size, report, func(i int, rows [][]any) error {
+	return eachKeptRow(size, report, func(i int, rows [][]any) error {
 		to := keptColumns[i]
 		tx, err := db.BeginTx(ctx, nil)
 		if err != nil {

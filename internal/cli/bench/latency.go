@@ -134,9 +134,9 @@ func paced(ctx context.Context, n *node, ops int) (sample, error) {
 	return s, nil
 }
 
-// visits runs workflows one after the other, alternately with and without a session, and measures how long their
-// activities wait in both cases.
-func visits(held, plain string) func(context.Context, *node, int) (sample, error) {
+// measureSessionWait runs workflows one after the other, alternately with and without a session, and measures how long
+// their activities wait in both cases.
+func measureSessionWait(held, plain string) func(context.Context, *node, int) (sample, error) {
 	return func(ctx context.Context, n *node, ops int) (sample, error) {
 		c := watch(&n.app.Dispatch().Hub)
 		defer c.stop()
@@ -154,16 +154,16 @@ func visits(held, plain string) func(context.Context, *node, int) (sample, error
 	}
 }
 
-// crowded runs workflows one after the other, alternately without other tasks and while a session blocks other tasks,
-// so that a change of the machine's speed affects both.
-func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
+// measureBlocked runs workflows one after the other, alternately without other tasks and while a session blocks other
+// tasks, so that a change of the machine's speed affects both.
+func measureBlocked(ctx context.Context, n *node, ops int) (all sample, err error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
 	one := func() error { return c.workflow(ctx, n, plainVisits, nil) }
 	start := time.Now()
 	for done := 0; done < ops; {
 		turn := min(25, ops-done)
-		alone, err := many(turn, 1, one)
+		alone, err := runMany(turn, 1, one)
 		if err != nil {
 			return all, err
 		}
@@ -171,7 +171,7 @@ func crowded(ctx context.Context, n *node, ops int) (all sample, err error) {
 		if err != nil {
 			return all, err
 		}
-		loaded, err := many(turn, 1, one)
+		loaded, err := runMany(turn, 1, one)
 		if err != nil {
 			return all, err
 		}

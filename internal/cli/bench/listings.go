@@ -195,8 +195,8 @@ func listings() (parts []growingPart) {
 	for _, r := range numbers() {
 		parts = append(parts, growingPart{
 			id: "LISTINGS", transport: r.name, unit: "ms, 95 %", ops: fixed(20, 5), reads: true, figure: slowestTwentieth,
-			measure: same(func(ctx context.Context, n *node, ops int) (sample, error) {
-				return many(ops, 1, func() error {
+			measure: sameAtEverySize(func(ctx context.Context, n *node, ops int) (sample, error) {
+				return runMany(ops, 1, func() error {
 					return n.app.Store().View(ctx, func(in store.Reader) error { return r.read(ctx, in) })
 				})
 			}),
@@ -235,7 +235,7 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 			q.Set("partial", "true")
 		}
 		if way == deepPage {
-			if err := deepen(q, list); err != nil {
+			if err := deepPageQuery(q, list); err != nil {
 				return all, fmt.Errorf("%s: %w", q.Get("query"), err)
 			}
 		}
@@ -250,8 +250,8 @@ func (n *node) search(ctx context.Context, s search, way string, size, ops int) 
 
 func tooBroad(err error) bool { return protocol.ReasonOf(err) == protocol.ReasonQueryTooBroad }
 
-// deepen moves the query to a page after many others, or to the last page.
-func deepen(q url.Values, list func(url.Values) (protocol.ListResponse, time.Duration, error)) error {
+// deepPageQuery moves the query to a page after many others, or to the last page.
+func deepPageQuery(q url.Values, list func(url.Values) (protocol.ListResponse, time.Duration, error)) error {
 	q.Set("page_size", "200")
 	defer q.Set("page_size", fmt.Sprint(listPage))
 	for range deepPages {

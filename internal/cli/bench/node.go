@@ -231,7 +231,7 @@ func (n *node) limits(ctx context.Context) (l Limit, err error) {
 		return l, err
 	}
 	defer f.Close()
-	l.Fsyncs, err = rate(long, func() error {
+	l.Fsyncs, err = opsPerSecond(long, func() error {
 		if _, err := f.WriteAt(make([]byte, 4096), 0); err != nil {
 			return err
 		}
@@ -240,12 +240,12 @@ func (n *node) limits(ctx context.Context) (l Limit, err error) {
 	if err != nil {
 		return l, err
 	}
-	l.Commits, err = rate(long, func() error { return n.app.Broker().Audit(ctx, store.Audit{Action: "bench"}) })
+	l.Commits, err = opsPerSecond(long, func() error { return n.app.Broker().Audit(ctx, store.Audit{Action: "bench"}) })
 	return l, err
 }
 
-// rate returns how often fn can run sequentially per second.
-func rate(long time.Duration, fn func() error) (float64, error) {
+// opsPerSecond returns how often fn can run sequentially per second.
+func opsPerSecond(long time.Duration, fn func() error) (float64, error) {
 	start, times := time.Now(), 0
 	for time.Since(start) < long {
 		if err := fn(); err != nil {

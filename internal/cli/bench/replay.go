@@ -61,7 +61,7 @@ func replays(ctx context.Context, n *node, ops int) (sample, error) {
 			return sample{}, err
 		}
 	}
-	return many(ops, 1, func() error {
+	return runMany(ops, 1, func() error {
 		events, err := n.history(ctx, n.long)
 		if err != nil {
 			return err

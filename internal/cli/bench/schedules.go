@@ -29,7 +29,7 @@ func dueAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 		for i := from; i < to; i++ {
 			next <- i
 		}
-		_, err := many(to-from, inFlight, func() error {
+		_, err := runMany(to-from, inFlight, func() error {
 			return n.dailyAt(ctx, fmt.Sprint(name, "-", <-next), name, due)
 		})
 		return err

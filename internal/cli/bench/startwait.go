@@ -186,7 +186,7 @@ func runCaller(url string) error {
 			}
 		}
 		used := cpuTime()
-		s, err := many(one.Times, callerConnections, run)
+		s, err := runMany(one.Times, callerConnections, run)
 		r := called{Elapsed: s.elapsed, Each: s.each, CPU: cpuTime() - used}
 		if err != nil {
 			r.Error = err.Error()

@@ -35,11 +35,11 @@ func inTurns(ops, turn int, plain, with func(ops int) (sample, error)) (all samp
 	return all, nil
 }
 
-// counted is like many, and also returns the processor time.
-func counted(ops, atOnce int, do func() error) (sample, error) {
+// runManyCounted is like many, and also returns the processor time.
+func runManyCounted(ops, atOnce int, do func() error) (sample, error) {
 	runtime.GC()
 	before := cpuTime()
-	s, err := many(ops, atOnce, do)
+	s, err := runMany(ops, atOnce, do)
 	s.used = cpuTime() - before
 	return s, err
 }

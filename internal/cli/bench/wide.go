@@ -41,7 +41,7 @@ func burnDown(ctx context.Context, n *node, ops int) (sample, error) {
 	for left := ops; left > 0; left -= parallel {
 		sizes <- min(left, parallel)
 	}
-	s, err := many(len(sizes), len(sizes), func() error { return c.wide(ctx, n, <-sizes) })
+	s, err := runMany(len(sizes), len(sizes), func() error { return c.wide(ctx, n, <-sizes) })
 	if err != nil {
 		return s, err
 	}
@@ -53,7 +53,7 @@ func burnDown(ctx context.Context, n *node, ops int) (sample, error) {
 func allAtOnce(ctx context.Context, n *node, ops int) (sample, error) {
 	c := watch(&n.app.Dispatch().Hub)
 	defer c.stop()
-	s, err := many(ops, 1, func() error { return c.wide(ctx, n, parallel) })
+	s, err := runMany(ops, 1, func() error { return c.wide(ctx, n, parallel) })
 	n.arrivals.takeAll()
 	if err != nil {
 		return s, err

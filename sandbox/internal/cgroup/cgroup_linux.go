@@ -208,7 +208,7 @@ func (t *Tree) addV2(home string) error {
 		t.enabled = true
 		if err := enable(home, missing); err != nil {
 			if errors.Is(err, syscall.EBUSY) {
-				err = fmt.Errorf("%s has other processes in it: %s", home, members(home))
+				err = fmt.Errorf("%s has other processes in it: %s", home, processNames(home))
 			}
 			return err
 		}
@@ -234,8 +234,8 @@ func delegated(dir string) bool {
 	return false
 }
 
-// members returns the names of up to three processes in a group, for error messages.
-func members(dir string) string {
+// processNames returns the names of up to three processes in a group, for error messages.
+func processNames(dir string) string {
 	var names []string
 	for _, pid := range pids(dir) {
 		comm, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
@@ -523,8 +523,8 @@ func (g *Group) Use() (int64, bool) {
 	return n, ok
 }
 
-// lot is the maximum number of bytes that cgroup v1 charges at once: a huge page.
-const lot = 2 << 20
+// chargeUnit is the maximum number of bytes that cgroup v1 charges at once: a huge page.
+const chargeUnit = 2 << 20
 
 // OutOfMemory returns the out-of-memory kills in the group.
 func (g *Group) OutOfMemory() (k Killed) {
@@ -538,7 +538,7 @@ func (g *Group) OutOfMemory() (k Killed) {
 		// Not every kernel counts how often the limit was reached. Memory is charged in lots, so the peak may be one
 		// lot below the limit.
 		limit, ok := number(dir, "memory.limit_in_bytes")
-		k.Own = ok && k.Peak >= limit-lot
+		k.Own = ok && k.Peak >= limit-chargeUnit
 		return k
 	}
 	k.Processes, _ = field(dir, "memory.events", "oom_kill")

@@ -105,7 +105,7 @@ func Listen(o Options) (*Proxy, error) {
 		r.closed = append(r.closed, self)
 	}
 	p := &Proxy{
-		rule: r, log: o.Logger, listener: &limited{Listener: l, free: make(chan struct{}, places())},
+		rule: r, log: o.Logger, listener: &limitedListener{Listener: l, free: make(chan struct{}, places())},
 		passes: map[string]*Pass{}, logged: map[string]struct{}{},
 	}
 	p.server = &http.Server{
@@ -371,14 +371,14 @@ func (p *Pass) tunnel(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var out sync.WaitGroup
-	out.Go(func() { carry(there, from(buffered.Reader, here)) })
-	carry(here, there)
+	out.Go(func() { copyAndClose(there, bufferedReader(buffered.Reader, here)) })
+	copyAndClose(here, there)
 	out.Wait()
 }
 
-// carry copies until the end of from and then half-closes to. => carry copies from one connection to the other until
-// the end of from, and then half-closes to.
-func carry(to net.Conn, from io.Reader) {
+// copyAndClose copies until the end of from and then half-closes to. => carry copies from one connection to the other
+// until the end of from, and then half-closes to.
+func copyAndClose(to net.Conn, from io.Reader) {
 	if _, err := io.Copy(to, from); err != nil {
 		_ = to.Close()
 		if c, ok := from.(io.Closer); ok {
@@ -398,8 +398,8 @@ func endWrite(c net.Conn) error {
 	return c.Close()
 }
 
-// from returns a reader of a connection that starts with the bytes that ahead has buffered.
-func from(buffered *bufio.Reader, c net.Conn) io.Reader {
+// bufferedReader returns a reader of a connection that starts with the bytes that ahead has buffered.
+func bufferedReader(buffered *bufio.Reader, c net.Conn) io.Reader {
 	n := buffered.Buffered()
 	if n == 0 {
 		return c
@@ -477,13 +477,13 @@ func (t *tunnelRefusal) respond(status int, sentence string) {
 		"Connection: close\r\n\r\n%s\n", status, http.StatusText(status), line, len(sentence)+1, sentence)
 }
 
-// limited accepts at most as many connections as there are slots.
-type limited struct {
+// limitedListener accepts at most as many connections as there are slots.
+type limitedListener struct {
 	net.Listener
 	free chan struct{}
 }
 
-func (l *limited) Accept() (net.Conn, error) {
+func (l *limitedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
 		if err != nil {

@@ -315,17 +315,17 @@ func TestExecutorHasSoManyConnections(t *testing.T) {
 func TestProxyHasSoManyPlaces(t *testing.T) {
 	port := server(t)
 	p := listen(t, Options{Allow: []string{"127.0.0.1"}})
-	p.listener.(*limited).free <- struct{}{} // another connection
+	p.listener.(*limitedListener).free <- struct{}{} // another connection
 	took := 1
-	for ; took < cap(p.listener.(*limited).free)-1; took++ {
-		p.listener.(*limited).free <- struct{}{}
+	for ; took < cap(p.listener.(*limitedListener).free)-1; took++ {
+		p.listener.(*limitedListener).free <- struct{}{}
 	}
 	pass := p.Admit("a")
 	silent, err := net.Dial("tcp", p.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	for len(p.listener.(*limited).free) <= took { // wait until it was accepted
+	for len(p.listener.(*limitedListener).free) <= took { // wait until it was accepted
 		runtime.Gosched()
 	}
 	refused, err := net.Dial("tcp", p.Addr().String())
@@ -340,7 +340,7 @@ func TestProxyHasSoManyPlaces(t *testing.T) {
 		t.Error("one more than there are places was taken")
 	}
 	_ = silent.Close()
-	for len(p.listener.(*limited).free) > took {
+	for len(p.listener.(*limitedListener).free) > took {
 		runtime.Gosched()
 	}
 	if status, text := get(t, pass.URL(), "http://127.0.0.1:"+port); status != 200 {

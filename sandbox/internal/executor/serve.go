@@ -194,7 +194,7 @@ func (s *server) invoke(f frame.Frame) {
 	s.running.Go(func() {
 		defer cancel(nil)
 		defer stop()
-		before, _ := spent()
+		before, _ := resourcesUsed()
 		output, err := s.run(context.WithValue(ctx, callKey{}, c), inv)
 		s.undo.Lock()
 		defer s.undo.Unlock()
@@ -259,10 +259,10 @@ func failure(ctx context.Context, id string, err error) frame.Frame {
 		}
 	}
 	h := frame.Header{
-		T: frame.Error, ID: id, Type: string(typed.Type), Class: clip(typed.Class, 256), Message: clip(
+		T: frame.Error, ID: id, Type: string(typed.Type), Class: clipText(typed.Class, 256), Message: clipText(
 			typed.Message, 16<<10,
 		),
-		Stack: clip(typed.Stack, 16<<10), Retryable: &typed.Retryable, Denied: clip(typed.Denied, 1024),
+		Stack: clipText(typed.Stack, 16<<10), Retryable: &typed.Retryable, Denied: clipText(typed.Denied, 1024),
 	}
 	if len(typed.Details) <= 16<<10 && json.Valid(typed.Details) {
 		h.Details = typed.Details
@@ -270,8 +270,8 @@ func failure(ctx context.Context, id string, err error) frame.Frame {
 	return frame.Frame{Header: h}
 }
 
-// clip limits the length of a text in a header.
-func clip(s string, n int) string {
+// clipText limits the length of a text in a header.
+func clipText(s string, n int) string {
 	if len(s) > n {
 		return s[:n] + "…"
 	}

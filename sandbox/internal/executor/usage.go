@@ -8,8 +8,8 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox/frame"
 )
 
-// spent returns the processor time of the whole process and its maximum resident memory so far, in bytes.
-func spent() (cpu time.Duration, rss int64) {
+// resourcesUsed returns the processor time of the whole process and its maximum resident memory so far, in bytes.
+func resourcesUsed() (cpu time.Duration, rss int64) {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		return 0, 0
@@ -23,6 +23,6 @@ func spent() (cpu time.Duration, rss int64) {
 
 // usageSince returns the usage of the process since cpu; calls that overlap each count the whole usage.
 func usageSince(cpu time.Duration) *frame.Usage {
-	now, rss := spent()
+	now, rss := resourcesUsed()
 	return &frame.Usage{CPUMS: float64((now - cpu).Microseconds()) / 1000, RSS: rss}
 }

@@ -9,11 +9,11 @@ import (
 
 func TestGuideStatesTheSupervisorsTimeouts(t *testing.T) {
 	docnumbers.In(t, "security.md", "the supervisor samples: {} times a second while a call runs and twice that often when memory usage is high",
-		int(time.Second/awake))
-	if 2*closely != awake {
-		t.Errorf("it looks every %s when memory runs high", closely)
+		int(time.Second/busyInterval))
+	if 2*nearLimitInterval != busyInterval {
+		t.Errorf("it looks every %s when memory runs high", nearLimitInterval)
 	}
 	const page = "guide/isolation.md"
-	docnumbers.In(t, page, "over the limit by up to what is allocated in {}, then ended", closely)
+	docnumbers.In(t, page, "over the limit by up to what is allocated in {}, then ended", nearLimitInterval)
 	docnumbers.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, supervisorScore)
 }

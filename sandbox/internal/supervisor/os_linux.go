@@ -37,17 +37,17 @@ func closeInherited(keep int) {
 	}
 }
 
-// adopt makes every orphan among the descendants a child of this process.
-func adopt() error {
+// becomeSubreaper makes every orphan among the descendants a child of this process.
+func becomeSubreaper() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("become subreaper: %w", err)
 	}
 	return nil
 }
 
-// confine drops all capabilities of this thread, and so of the executor, prevents it from gaining privileges, and
-// switches it to another user.
-func confine(user int) error {
+// dropPrivileges drops all capabilities of this thread, and so of the executor, prevents it from gaining privileges,
+// and switches it to another user.
+func dropPrivileges(user int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
@@ -57,7 +57,7 @@ func confine(user int) error {
 	}
 	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
 	if user > 0 {
-		if err := become(user); err != nil {
+		if err := switchUser(user); err != nil {
 			return fmt.Errorf("become user %d: %w", user, err)
 		}
 	}
@@ -69,8 +69,8 @@ func confine(user int) error {
 	return nil
 }
 
-// become switches only this thread to a user, whose only group has the same number.
-func become(user int) error {
+// switchUser switches only this thread to a user, whose only group has the same number.
+func switchUser(user int) error {
 	id := uintptr(user)
 	for _, call := range [][4]uintptr{
 		{unix.SYS_SETGROUPS}, {unix.SYS_SETRESGID, id, id, id}, {unix.SYS_SETRESUID, id, id, id},
@@ -114,7 +114,7 @@ func killUser(user int) {
 	go func() {
 		defer close(done)
 		runtime.LockOSThread() // never unlocked: the thread ends with this goroutine
-		if become(user) == nil {
+		if switchUser(user) == nil {
 			_ = syscall.Kill(-1, syscall.SIGKILL)
 		}
 	}()
@@ -415,9 +415,9 @@ func proportionalBytes(pid int) (int64, bool) {
 	return 0, false
 }
 
-// nameless returns the sizes of open files without a name, in memory and on disk. A walk of the folder does not find
-// them.
-func nameless(pids []int) (memory, disk int64) {
+// unlinkedFileSizes returns the sizes of open files without a name, in memory and on disk. A walk of the folder does
+// not find them.
+func unlinkedFileSizes(pids []int) (memory, disk int64) {
 	type file struct{ dev, ino uint64 }
 	seen := map[file]bool{}
 	for _, pid := range pids {

@@ -13,9 +13,9 @@ import (
 
 func closeInherited(int) {}
 
-func adopt() error { return nil }
+func becomeSubreaper() error { return nil }
 
-func confine(user int) error {
+func dropPrivileges(user int) error {
 	if user > 0 {
 		return errors.New("running an executor as another user needs Linux")
 	}
@@ -66,6 +66,6 @@ func usageOf(int) usage { return usage{} }
 
 func proportionalBytes(int) (int64, bool) { return 0, false }
 
-func nameless([]int) (memory, disk int64) { return 0, 0 }
+func unlinkedFileSizes([]int) (memory, disk int64) { return 0, 0 }
 
 func allocated(info fs.FileInfo) int64 { return info.Size() }

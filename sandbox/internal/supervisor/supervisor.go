@@ -83,7 +83,7 @@ const (
 // start sets the attributes of this thread, which the child inherits, and starts the executor from it. Attributes of
 // the process also apply to the supervisor.
 func (m *supervisor) start() error {
-	if err := adopt(); err != nil {
+	if err := becomeSubreaper(); err != nil {
 		return err
 	}
 	setOOMScoreAdj(os.Getpid(), supervisorScore)
@@ -103,7 +103,7 @@ func (m *supervisor) start() error {
 		{"open files", syscall.RLIMIT_NOFILE, orNone(m.Files)},
 		{"threads", maxThreads, most},
 	} {
-		if err := lower(l.which, l.value); err != nil {
+		if err := lowerLimit(l.which, l.value); err != nil {
 			return fmt.Errorf("set the limit of %s: %w", l.name, err)
 		}
 	}
@@ -120,7 +120,7 @@ func (m *supervisor) start() error {
 			return err
 		}
 	}
-	if err := confine(m.User); err != nil {
+	if err := dropPrivileges(m.User); err != nil {
 		return err
 	}
 	files := []uintptr{uintptr(null), 1, 2, controlFD}
@@ -152,8 +152,8 @@ func orNone(n int64) int64 {
 	return n
 }
 
-// lower sets the soft and the hard limit to n, or to the current hard limit if that is lower; -1 changes nothing.
-func lower(which int, n int64) error {
+// lowerLimit sets the soft and the hard limit to n, or to the current hard limit if that is lower; -1 changes nothing.
+func lowerLimit(which int, n int64) error {
 	if n < 0 {
 		return nil
 	}

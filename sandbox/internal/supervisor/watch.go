@@ -13,15 +13,15 @@ import (
 
 // These are the intervals of the watchdog's checks.
 const (
-	closely = 50 * time.Millisecond  // while a call runs and memory is above half its limit
-	awake   = 100 * time.Millisecond // while a call runs
-	asleep  = 500 * time.Millisecond // while no call runs
-	seldom  = 5 * time.Second        // interval of the checks of files between calls
-	hinted  = 10 * time.Millisecond  // interval of reads of the machine's number of tasks while a call runs
+	nearLimitInterval = 50 * time.Millisecond  // while a call runs and memory is above half its limit
+	busyInterval      = 100 * time.Millisecond // while a call runs
+	idleInterval      = 500 * time.Millisecond // while no call runs
+	fileCheckInterval = 5 * time.Second        // interval of the checks of files between calls
+	taskCountInterval = 10 * time.Millisecond  // interval of reads of the machine's number of tasks while a call runs
 )
 
-// crowd is the increase of the machine's tasks at which the executor's tasks are counted at once.
-const crowd = 32
+// crowdThreshold is the increase of the machine's tasks at which the executor's tasks are counted at once.
+const crowdThreshold = 32
 
 // Sign is the maximum interval between messages of a supervisor while a call runs. A supervisor that is silent for much
 // longer no longer watches its executor.
@@ -32,7 +32,7 @@ func (m *supervisor) watch() {
 	var reported, loose int64
 	var scratch, reportedAt time.Time
 	used := false // true after the first call: before it, no user code runs
-	pause := awake
+	pause := busyInterval
 	for {
 		select {
 		case <-m.killed:
@@ -69,10 +69,10 @@ func (m *supervisor) watch() {
 			m.report(Fact{T: FactMemory, Bytes: resident})
 		}
 		used = used || m.busy.Load()
-		if last := now.Sub(scratch); used && (last >= seldom || m.busy.Load() && last >= asleep) {
+		if last := now.Sub(scratch); used && (last >= fileCheckInterval || m.busy.Load() && last >= idleInterval) {
 			scratch = now
 			var removed int64
-			asUser(m.User, func() { loose, removed = nameless(pids) })
+			asUser(m.User, func() { loose, removed = unlinkedFileSizes(pids) })
 			if exceeded := m.scratchExceeded(removed); exceeded != "" {
 				m.report(Fact{T: FactQuota, Error: exceeded})
 				m.kill()
@@ -81,11 +81,11 @@ func (m *supervisor) watch() {
 		}
 		switch {
 		case !m.busy.Load():
-			pause = asleep
+			pause = idleInterval
 		case resident > m.Memory/2:
-			pause = closely
+			pause = nearLimitInterval
 		default:
-			pause = awake
+			pause = busyInterval
 		}
 	}
 }
@@ -96,11 +96,11 @@ func (m *supervisor) watch() {
 // milliseconds; reading the machine's number of tasks is one system call.
 func (m *supervisor) countProcesses() {
 	for m.Processes > 0 {
-		before, end := tasks(), time.Now().Add(awake)
-		for crowded := false; !crowded && time.Now().Before(end); crowded = tasks() > before+crowd {
-			pause := asleep
+		before, end := tasks(), time.Now().Add(busyInterval)
+		for crowded := false; !crowded && time.Now().Before(end); crowded = tasks() > before+crowdThreshold {
+			pause := idleInterval
 			if m.busy.Load() {
-				pause = hinted
+				pause = taskCountInterval
 			}
 			select {
 			case <-m.killed:

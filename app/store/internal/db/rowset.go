@@ -19,8 +19,8 @@ func NewRowset(columns []Column) *Rowset {
 	return &Rowset{columns: columns}
 }
 
-// few is the initial capacity of a rowset in rows.
-const few = 2
+// initialRows is the initial capacity of a rowset in rows.
+const initialRows = 2
 
 // begin allocates the columns on first use, since most rowsets of a batch stay empty. Others have one or two rows, for
 // which all columns share one allocation.
@@ -35,12 +35,12 @@ func (r *Rowset) begin() {
 			nums++
 		}
 	}
-	text, ints := make([]string, few*(len(r.columns)-nums)), make([]int64, few*nums)
+	text, ints := make([]string, initialRows*(len(r.columns)-nums)), make([]int64, initialRows*nums)
 	for i := range r.columns {
 		if r.columns[i].num {
-			r.ints[i], ints = ints[:0:few], ints[few:]
+			r.ints[i], ints = ints[:0:initialRows], ints[initialRows:]
 		} else {
-			r.text[i], text = text[:0:few], text[few:]
+			r.text[i], text = text[:0:initialRows], text[initialRows:]
 		}
 	}
 }

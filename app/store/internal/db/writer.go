@@ -10,11 +10,12 @@ import (
 // chunks. The chunk sizes are the powers of two up to a limit, and the limit, so that a few prepared statements serve
 // any number of rows.
 
-// largest is the maximum number of rows in one statement of a database without array parameters.
-const largest = 32
+// maxChunkRows is the maximum number of rows in one statement of a database without array parameters.
+const maxChunkRows = 32
 
-// most is the same maximum for tables to which one batch may write thousands of rows, such as the leases of sessions.
-const most = 2048
+// maxManyRows is the same maximum for tables to which one batch may write thousands of rows, such as the leases of
+// sessions.
+const maxManyRows = 2048
 
 // maxValues is SQLITE_MAX_VARIABLE_NUMBER, the maximum number of parameters in a statement of SQLite.
 const maxValues = 32_766
@@ -58,7 +59,7 @@ func (w *Writer) Calls(r *Rowset) []*Call {
 // be padded, the last chunk may be larger than that number.
 func (w *Writer) chunk(left int) int {
 	i, exact := slices.BinarySearch(w.sizes, left)
-	if exact || w.padded && left > largest && i < len(w.sizes) && w.sizes[i]-left <= left/4 {
+	if exact || w.padded && left > maxChunkRows && i < len(w.sizes) && w.sizes[i]-left <= left/4 {
 		return i
 	}
 	return i - 1
@@ -66,7 +67,7 @@ func (w *Writer) chunk(left int) int {
 
 // writer returns a writer from the parts of a statement before and after its rows.
 func (d Dialect) writer(columns []Column, make func(rows string) string) *Writer {
-	return d.writerOf(columns, largest, make)
+	return d.writerOf(columns, maxChunkRows, make)
 }
 
 func (d Dialect) writerOf(columns []Column, most int, make func(rows string) string) *Writer {
@@ -129,9 +130,9 @@ func (d Dialect) Upsert(t *Table, but ...string) *Writer {
 			set = append(set, c.Name+" = excluded."+c.Name)
 		}
 	}
-	size := largest
+	size := maxChunkRows
 	if t.Many {
-		size = most
+		size = maxManyRows
 	}
 	w := d.writerOf(t.Columns, size, func(rows string) string {
 		return fmt.Sprintf("INSERT INTO %s (%s) %s ON CONFLICT (%s) DO UPDATE SET %s",

@@ -23,7 +23,7 @@ func (r *reader) SessionCounts(ctx context.Context, namespace string) (map[proto
 		counts[protocol.SessionStatus(db.Str(v[0]))] = int(db.Int(v[1]))
 		return nil
 	})
-	return counts, wrap(err, "counts of sessions")
+	return counts, wrapRead(err, "counts of sessions")
 }
 
 // sessionCounts adds the condition on the namespace only if a namespace is given: a condition that matches all
@@ -47,7 +47,7 @@ func (r *reader) SessionCountsUpTo(
 		}
 		return nil
 	})
-	return counts, wrap(err, "counts of sessions")
+	return counts, wrapRead(err, "counts of sessions")
 }
 
 // sessionCountsUpTo counts each status in a subquery. Sessions without a holder are indexed by status. Held sessions
@@ -127,7 +127,7 @@ func (r *reader) queueStats(
 		}
 		return nil
 	})
-	return list, wrap(err, "queues")
+	return list, wrapRead(err, "queues")
 }
 
 // queueStats counts waiting tasks from an index, without reading their rows. It reads the rows of leased tasks; there
@@ -135,7 +135,7 @@ func (r *reader) queueStats(
 func queueStats(namespace string, now int64) (string, []any) {
 	leased, args := leasedStats(namespace, now)
 	return "SELECT namespace, queue, kind, state, count(*) AS tasks, min(ready_at) AS oldest, 0 AS expired FROM tasks WHERE owner IS NULL" +
-		only(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
+		namespaceCondition(namespace) + " GROUP BY namespace, queue, kind, state UNION ALL " + leased, args
 }
 
 // queueStatsUpTo visits the queues in the index that starts with them, and counts at most most entries of each range.
@@ -159,13 +159,13 @@ func leasedStats(namespace string, now int64) (string, []any) {
 		args = append(args, namespace)
 	}
 	return "SELECT namespace, queue, kind, 'leased' AS state, count(*) AS tasks, NULL AS oldest, sum(CASE WHEN due_at <= $1 THEN 1 ELSE 0 END) AS expired FROM (" +
-		"SELECT namespace, queue, kind, due_at FROM tasks WHERE owner IS NOT NULL" + only(namespace) +
-		" UNION ALL SELECT namespace, queue, 'workflow', due_at FROM runs WHERE owner IS NOT NULL" + only(namespace) +
+		"SELECT namespace, queue, kind, due_at FROM tasks WHERE owner IS NOT NULL" + namespaceCondition(namespace) +
+		" UNION ALL SELECT namespace, queue, 'workflow', due_at FROM runs WHERE owner IS NOT NULL" + namespaceCondition(namespace) +
 		") AS q GROUP BY namespace, queue, kind ORDER BY 1, 2, 3", args
 }
 
-// only returns the condition on a namespace, or "" if no namespace is given.
-func only(namespace string) string {
+// namespaceCondition returns the condition on a namespace, or "" if no namespace is given.
+func namespaceCondition(namespace string) string {
 	if namespace == "" {
 		return ""
 	}
@@ -179,7 +179,7 @@ func (r *reader) RunCounts(ctx context.Context, namespace string) (map[protocol.
 		counts[protocol.RunStatus(db.Str(v[0]))] = int(db.Int(v[1]))
 		return nil
 	})
-	return counts, wrap(err, "counts of runs")
+	return counts, wrapRead(err, "counts of runs")
 }
 
 // runCounts reads the namespace's entries of the index that begins with the status, and no run.
@@ -195,7 +195,7 @@ func (r *reader) RunCountsUpTo(
 		}
 		return nil
 	})
-	return counts, wrap(err, "counts of runs")
+	return counts, wrapRead(err, "counts of runs")
 }
 
 // countsUpTo counts each status in a subquery, using the index that starts with the status.

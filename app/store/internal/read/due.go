@@ -38,7 +38,7 @@ func (r *reader) Due(ctx context.Context, now time.Time, limit int) ([]store.Due
 		})
 		return nil
 	})
-	return list, wrap(err, "list due rows")
+	return list, wrapRead(err, "list due rows")
 }
 
 // Each subquery reads the first entry of an index. The query also returns the server's time, so that both times come
@@ -66,7 +66,7 @@ func (r *reader) NextDue(ctx context.Context, after time.Time) (next, now time.T
 	if least > 0 {
 		next = time.UnixMicro(least).UTC()
 	}
-	return next, now, wrap(err, "next due time")
+	return next, now, wrapRead(err, "next due time")
 }
 
 func (r *reader) DueActivities(
@@ -79,7 +79,7 @@ func (r *reader) DueActivities(
 		})
 		return nil
 	})
-	return list, wrap(err, "due activities")
+	return list, wrapRead(err, "due activities")
 }
 
 // dueActivities excludes ready workflow tasks, which are in the same table as step 0.

@@ -39,7 +39,7 @@ func (r *reader) Events(
 		}
 		return p, p.Each(after, through, add)
 	}, func(signal *record.Packed) error { return signal.Each(after, through, add) })
-	return list, wrap(err, "history of run %s", run)
+	return list, wrapRead(err, "history of run %s", run)
 }
 
 // eventRows calls row for the rows of the events after the given one, up to through. For each signal in a row of
@@ -50,7 +50,7 @@ func (r *reader) eventRows(
 ) error {
 	for {
 		var inherited *record.Packed
-		err := r.query(ctx, page(columns), []any{run, after + 1, through}, func(v []any) error {
+		err := r.query(ctx, pageQuery(columns), []any{run, after + 1, through}, func(v []any) error {
 			p, err := row(v)
 			if err == nil && p.Inherited != nil && p.Last() > after {
 				inherited, err = &p, errEnough
@@ -97,8 +97,8 @@ func (r *reader) inherited(
 	return nil
 }
 
-// page returns the query that reads the rows of the events from $2 to $3 of the run $1.
-func page(columns string) string {
+// pageQuery returns the query that reads the rows of the events from $2 to $3 of the run $1.
+func pageQuery(columns string) string {
 	return "SELECT " + columns + " FROM events AS t WHERE t.run_id = $1 AND t.seq >= coalesce(" +
 		record.RowOf("$1", "$2") + ", 0) AND t.seq <= $3 ORDER BY t.seq"
 }
@@ -129,7 +129,7 @@ func (r *reader) InboxSignals(ctx context.Context, b *engine.Inbox) (engine.Inbo
 			err = missingSignal(b.ID, next)
 		}
 		if err != nil {
-			return s, wrap(err, "inherited signals")
+			return s, wrapRead(err, "inherited signals")
 		}
 	}
 	return s, nil
@@ -151,7 +151,7 @@ func (r *reader) InboxSizes(
 		sizes[db.Int(v[0])] = engine.InboxSize{Before: through - db.Int(v[2]), Through: through}
 		return nil
 	})
-	return sizes, wrap(err, "inbox %s", inbox)
+	return sizes, wrapRead(err, "inbox %s", inbox)
 }
 
 // lastOf returns the last event of a page. Events are numbered without gaps.
@@ -194,9 +194,9 @@ func (r *reader) Outlines(
 			return whole.Each(after, through, maxValues, add)
 		})
 		if err != nil || unread == 0 {
-			return list, wrap(err, "history of run %s", run)
+			return list, wrapRead(err, "history of run %s", run)
 		}
-		err = r.query(ctx, page(record.EventColumns), []any{run, unread, unread}, func(v []any) error {
+		err = r.query(ctx, pageQuery(record.EventColumns), []any{run, unread, unread}, func(v []any) error {
 			p, err := record.ReadEvents(v)
 			if err != nil {
 				return err
@@ -208,7 +208,7 @@ func (r *reader) Outlines(
 			if errors.Is(err, errEnough) {
 				err = nil
 			}
-			return list, wrap(err, "history of run %s", run)
+			return list, wrapRead(err, "history of run %s", run)
 		}
 		after = unread
 	}
@@ -220,11 +220,11 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 	found := make(map[store.EventKey]string, len(at))
 	keys, requested := db.NewRowset(record.Events.Key()), map[store.EventKey]bool{}
 	for _, k := range at {
-		if p := r.recent.row(k); p == nil {
+		if p := r.recent.cachedRow(k); p == nil {
 			keys.S(k.Run).I(k.Seq)
 			requested[k] = true
-		} else if err := argument(p, k, found); err != nil {
-			return nil, wrap(err, "arguments")
+		} else if err := addArguments(p, k, found); err != nil {
+			return nil, wrapRead(err, "arguments")
 		}
 	}
 	if keys.Empty() {
@@ -242,7 +242,7 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 			if !requested[k] {
 				continue
 			}
-			if err := argument(&p, k, found); err != nil {
+			if err := addArguments(&p, k, found); err != nil {
 				return err
 			}
 			last = seq
@@ -250,11 +250,11 @@ func (r *reader) Arguments(ctx context.Context, at []store.EventKey) (map[store.
 		r.recent.add(&p, last)
 		return nil
 	})
-	return found, wrap(err, "arguments")
+	return found, wrapRead(err, "arguments")
 }
 
-// argument adds to found the arguments of one event of a packed row.
-func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]string) error {
+// addArguments adds to found the arguments of one event of a packed row.
+func addArguments(p *record.Packed, k store.EventKey, found map[store.EventKey]string) error {
 	return p.Each(k.Seq-1, k.Seq, func(e history.Event, _ int, _ bool) error {
 		switch d := e.Data.(type) {
 		case *history.ActivityScheduled:
@@ -266,8 +266,8 @@ func argument(p *record.Packed, k store.EventKey, found map[store.EventKey]strin
 	})
 }
 
-// backwards is the query that reads rows of a run's history from the end, beginning before a given event.
-const backwards = "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
+// historyBackwards is the query that reads rows of a run's history from the end, beginning before a given event.
+const historyBackwards = "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
 
 // Completion reads a run's history from its end, because it is called for repeated reports of recent events.
 func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
@@ -275,7 +275,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 	for {
 		const page = 32
 		rows := 0
-		err := r.query(ctx, backwards, []any{run, before, int64(page)}, func(v []any) error {
+		err := r.query(ctx, historyBackwards, []any{run, before, int64(page)}, func(v []any) error {
 			p, err := record.ReadEvents(v)
 			if err != nil {
 				return err
@@ -287,7 +287,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 				return err
 			}
 			for _, e := range slices.Backward(events) {
-				if terminalOf(e.Data) == seq {
+				if endedActivity(e.Data) == seq {
 					found = e
 					return errEnough
 				}
@@ -298,15 +298,15 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 		case errors.Is(err, errEnough):
 			return found, nil
 		case err != nil:
-			return found, wrap(err, "history of run %s", run)
+			return found, wrapRead(err, "history of run %s", run)
 		case rows < page:
 			return found, fmt.Errorf("outcome of %s: %w", engine.StepID(run, seq), store.ErrNotFound)
 		}
 	}
 }
 
-// terminalOf returns the activity that the event ends, or 0 if it ends none.
-func terminalOf(d history.Data) int64 {
+// endedActivity returns the activity that the event ends, or 0 if it ends none.
+func endedActivity(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:
 		return d.Sequence
@@ -329,7 +329,7 @@ func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event,
 			return nil
 		})
 	}
-	err = r.one(ctx, backwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
+	err = r.queryRow(ctx, historyBackwards, []any{run, int64(1) << 62, int64(1)}, func(v []any) error {
 		p, err := record.ReadEvents(v)
 		if err == nil && p.Inherited != nil {
 			inherited = &p
@@ -343,5 +343,5 @@ func (r *reader) LastEvent(ctx context.Context, run string) (last history.Event,
 	if err == nil && inherited != nil {
 		err = r.inherited(ctx, inherited, inherited.Last()-1, inherited.Last(), each)
 	}
-	return last, wrap(err, "last event of run %s", run)
+	return last, wrapRead(err, "last event of run %s", run)
 }

@@ -22,7 +22,7 @@ func (r *reader) Logs(ctx context.Context, k store.AttemptKey, after int64, limi
 		list = append(list, p)
 		return err
 	})
-	return list, wrap(err, "lines of %s", engine.AttemptID(k.Run, k.Seq, k.Delivery))
+	return list, wrapRead(err, "lines of %s", engine.AttemptID(k.Run, k.Seq, k.Delivery))
 }
 
 func (r *reader) LogSums(ctx context.Context, run string, seq int64) ([]store.LogSum, error) {
@@ -33,7 +33,7 @@ func (r *reader) LogSums(ctx context.Context, run string, seq int64) ([]store.Lo
 		list = append(list, store.LogSum{Delivery: db.Int(v[0]), Size: db.Int(v[1]), Last: db.Int(v[2])})
 		return nil
 	})
-	return list, wrap(err, "lines of %s", engine.StepID(run, seq))
+	return list, wrapRead(err, "lines of %s", engine.StepID(run, seq))
 }
 
 // The age is that of the store's time, at which the lines were stored. The times in the lines are those of a worker's
@@ -47,7 +47,7 @@ func (r *reader) OldLogs(ctx context.Context, before time.Time, limit int) ([]st
 		})
 		return nil
 	})
-	return list, wrap(err, "old lines")
+	return list, wrapRead(err, "old lines")
 }
 
 func (r *reader) FirstLog(ctx context.Context) (at time.Time, err error) {
@@ -55,5 +55,5 @@ func (r *reader) FirstLog(ctx context.Context) (at time.Time, err error) {
 		at = time.UnixMicro(db.Int(v[0])).UTC()
 		return nil
 	})
-	return at, wrap(err, "oldest lines")
+	return at, wrapRead(err, "oldest lines")
 }

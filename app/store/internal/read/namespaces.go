@@ -12,21 +12,21 @@ import (
 // A namespace is deleted in steps. Each step deletes a part of the rows that still exist.
 
 func (r *reader) Namespace(ctx context.Context, name string) (n store.Namespace, err error) {
-	err = r.one(ctx, selects(record.Namespaces)+" WHERE name = $1", []any{name}, func(v []any) (err error) {
+	err = r.queryRow(ctx, selectAll(record.Namespaces)+" WHERE name = $1", []any{name}, func(v []any) (err error) {
 		n, err = record.ReadNamespace(v)
 		return err
 	})
-	return n, wrap(err, "namespace %s", name)
+	return n, wrapRead(err, "namespace %s", name)
 }
 
 func (r *reader) Namespaces(ctx context.Context) ([]store.Namespace, error) {
 	var list []store.Namespace
-	err := r.query(ctx, selects(record.Namespaces)+" ORDER BY name", nil, func(v []any) error {
+	err := r.query(ctx, selectAll(record.Namespaces)+" ORDER BY name", nil, func(v []any) error {
 		n, err := record.ReadNamespace(v)
 		list = append(list, n)
 		return err
 	})
-	return list, wrap(err, "namespaces")
+	return list, wrapRead(err, "namespaces")
 }
 
 // Contents returns rows of each kind in any order, because every step of the deletion reads again.
@@ -48,5 +48,5 @@ func (r *reader) Contents(ctx context.Context, namespace string, limit int) (c s
 		}
 		return nil
 	})
-	return c, wrap(err, "contents of namespace %s", namespace)
+	return c, wrapRead(err, "contents of namespace %s", namespace)
 }

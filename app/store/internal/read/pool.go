@@ -155,8 +155,8 @@ func (r *reader) query(ctx context.Context, query string, args []any, row func(v
 	return rows.Err()
 }
 
-// one runs a statement that returns at most one row. It returns ErrNotFound if there is none.
-func (r *reader) one(ctx context.Context, query string, args []any, row func(v []any) error) error {
+// queryRow runs a statement that returns at most one row. It returns ErrNotFound if there is none.
+func (r *reader) queryRow(ctx context.Context, query string, args []any, row func(v []any) error) error {
 	found := false
 	err := r.query(ctx, query, args, func(v []any) error {
 		found = true
@@ -168,20 +168,20 @@ func (r *reader) one(ctx context.Context, query string, args []any, row func(v [
 	return err
 }
 
-// atOnce calls read with a reader of one snapshot.
-func (r *reader) atOnce(ctx context.Context, read func(*reader) error) error {
+// inSnapshot calls read with a reader of one snapshot.
+func (r *reader) inSnapshot(ctx context.Context, read func(*reader) error) error {
 	o := &sql.TxOptions{ReadOnly: true, Isolation: r.snapshot()}
 	if r.stmts != nil {
 		tx, end, err := r.stmts.Begin(ctx, o)
 		if err != nil {
-			return wrap(err, "begin to read")
+			return wrapRead(err, "begin to read")
 		}
 		defer end()
 		return read(&reader{r.Pool, tx})
 	}
 	tx, err := r.db.BeginTx(ctx, o)
 	if err != nil {
-		return wrap(err, "begin to read")
+		return wrapRead(err, "begin to read")
 	}
 	defer func() { _ = tx.Rollback() }()
 	return read(&reader{r.Pool, tx})
@@ -197,19 +197,19 @@ func (p *Pool) snapshot() sql.IsolationLevel {
 
 // Ping runs a statement, because the driver's ping does not use the prepared statements that every other read uses.
 func (r *reader) Ping(ctx context.Context) error {
-	return r.one(ctx, "SELECT 1", nil, func([]any) error { return nil })
+	return r.queryRow(ctx, "SELECT 1", nil, func([]any) error { return nil })
 }
 
 // errEnough is returned by a row function to end a query early; it is not an error for the caller.
 var errEnough = errors.New("enough")
 
-// selects returns "SELECT all columns FROM table".
-func selects(t *db.Table) string {
+// selectAll returns "SELECT all columns FROM table".
+func selectAll(t *db.Table) string {
 	return "SELECT " + strings.Join(t.Names(), ", ") + " FROM " + t.Name
 }
 
-// wrap adds a description of what was read to err; a nil error stays nil.
-func wrap(err error, format string, args ...any) error {
+// wrapRead adds a description of what was read to err; a nil error stays nil.
+func wrapRead(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}

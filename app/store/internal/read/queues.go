@@ -16,14 +16,14 @@ import (
 
 func (r *reader) QueueRows(ctx context.Context, namespace string) ([]engine.Queue, error) {
 	var list []engine.Queue
-	err := r.query(ctx, selects(record.Queues)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{
+	err := r.query(ctx, selectAll(record.Queues)+" WHERE namespace = $1 OR $1 = '' ORDER BY namespace, queue", []any{
 		namespace,
 	}, func(v []any) error {
 		q, err := record.ReadQueue(v)
 		list = append(list, q)
 		return err
 	})
-	return list, wrap(err, "decisions about queues")
+	return list, wrapRead(err, "decisions about queues")
 }
 
 // QueueLeases lists leases by expiry time. A leased activity has its own row; a leased workflow task is stored in the
@@ -56,7 +56,7 @@ func (r *reader) QueueLeases(ctx context.Context, k engine.QueueKey, limit int) 
 		list = append(list, l)
 		return nil
 	})
-	return list, wrap(err, "leases of queue %s", k.Name)
+	return list, wrapRead(err, "leases of queue %s", k.Name)
 }
 
 func (r *reader) OldestReady(
@@ -67,7 +67,7 @@ func (r *reader) OldestReady(
 		list = append(list, store.TaskRef{Kind: kind, Run: db.Str(v[0]), Seq: db.Int(v[1])})
 		return nil
 	})
-	return list, wrap(err, "oldest tasks of queue %s", k.Name)
+	return list, wrapRead(err, "oldest tasks of queue %s", k.Name)
 }
 
 // oldestReady reads the first entries of a range of the index tasks_waiting.
@@ -85,7 +85,7 @@ func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string,
 			return err
 		})
 		if err != nil {
-			return nil, wrap(err, "ready activities")
+			return nil, wrapRead(err, "ready activities")
 		}
 	}
 	slices.SortStableFunc(list, func(x, y engine.Activity) int {
@@ -123,5 +123,5 @@ func (r *reader) QueueOrder(ctx context.Context, k engine.QueueKey, limit int) (
 		list = append(list, t)
 		return nil
 	})
-	return list, wrap(err, "order of queue %s", k.Name)
+	return list, wrapRead(err, "order of queue %s", k.Name)
 }

@@ -11,15 +11,15 @@ import (
 // in the order in which they were scheduled, so the arguments of the next ones are in the same packed row of up to 64
 // events. Without this cache, the row would be read and decoded for each of them.
 
-// mostRecent is the maximum number of cached rows. A row of several events has at most 256 KB, and is cached in its
+// maxRecentRows is the maximum number of cached rows. A row of several events has at most 256 KB, and is cached in its
 // stored form.
-const mostRecent = 8
+const maxRecentRows = 8
 
 // recent caches packed rows of histories until their last event has been read. A history is only ever appended to, and
 // waiting activities are never in imported runs, so cached rows stay correct.
 type recent struct {
 	mu   sync.Mutex // guards the fields below
-	rows [mostRecent]*record.Packed
+	rows [maxRecentRows]*record.Packed
 	next int // index of the oldest row, which the next one replaces
 }
 
@@ -31,11 +31,11 @@ func (r *recent) add(p *record.Packed, last int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.rows[r.next] = p
-	r.next = (r.next + 1) % mostRecent
+	r.next = (r.next + 1) % maxRecentRows
 }
 
-// row returns the cached row that contains an event, if there is one. Reading its last event evicts it.
-func (r *recent) row(k store.EventKey) *record.Packed {
+// cachedRow returns the cached row that contains an event, if there is one. Reading its last event evicts it.
+func (r *recent) cachedRow(k store.EventKey) *record.Packed {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for i, p := range r.rows {

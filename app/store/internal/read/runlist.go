@@ -23,11 +23,11 @@ import (
 // fewRuns is the maximum number of matching runs that are read completely and sorted.
 const (
 	fewRuns = 2_000
-	// severalFew is a factor for fewRuns. It applies if no other condition leads and the newest runs did not fill a
+	// fewRunsFactor is a factor for fewRuns. It applies if no other condition leads and the newest runs did not fill a
 	// page.
-	severalFew = 5
-	// mostAlternatives is the maximum number of values of the leading condition that are listed separately.
-	mostAlternatives = 16
+	fewRunsFactor = 5
+	// maxAlternatives is the maximum number of values of the leading condition that are listed separately.
+	maxAlternatives = 16
 	// rangePatience is the time for which the newest runs are searched for runs within a wide range of attribute
 	// values, before the whole range is read.
 	rangePatience = 20 * time.Millisecond
@@ -48,7 +48,7 @@ func (r *reader) Runs(ctx context.Context, q store.RunQuery) (store.RunList, err
 	l := r.listing(ctx, q)
 	f, err := l.find(conditions(q), store.RunPosition{Start: q.AfterStart, Run: q.AfterRun})
 	if err != nil {
-		return store.RunList{}, wrap(err, "runs")
+		return store.RunList{}, wrapRead(err, "runs")
 	}
 	list := store.RunList{Heads: make([]engine.Head, len(f.rows)), SearchedTo: f.to}
 	for i, m := range f.rows {
@@ -93,8 +93,8 @@ func (r *reader) listing(ctx context.Context, q store.RunQuery) *listing {
 	return l
 }
 
-// run reads the rows of one statement.
-func (l *listing) run(db *gorm.DB, rows any) error {
+// readStatement reads the rows of one statement.
+func (l *listing) readStatement(db *gorm.DB, rows any) error {
 	if l.trace != nil {
 		dry := db.Session(&gorm.Session{DryRun: true}).Find(rows)
 		l.trace(dry.Explain(dry.Statement.SQL.String(), dry.Statement.Vars...))
@@ -122,11 +122,11 @@ func conditions(q store.RunQuery) []store.Condition {
 		}
 		list = append(list, c)
 	}
-	return implied(list)
+	return addImplied(list)
 }
 
-// implied adds equivalent conditions that an index supports, for conditions that no index supports.
-func implied(list []store.Condition) []store.Condition {
+// addImplied adds equivalent conditions that an index supports, for conditions that no index supports.
+func addImplied(list []store.Condition) []store.Condition {
 	for i, c := range list {
 		switch {
 		case c.Field == store.FieldStatus && (c.Test == store.NotIn || c.Not && c.Test == store.In):
@@ -153,19 +153,19 @@ func implied(list []store.Condition) []store.Condition {
 	return list
 }
 
-// sole reports whether a condition matches few runs because of its field, so that they need not be counted: a run ID
-// matches one run, and a workflow ID few.
-func sole(c store.Condition) bool {
-	return c.Test == store.In && !c.Not && len(c.Values) <= mostAlternatives &&
+// matchesFew reports whether a condition matches few runs because of its field, so that they need not be counted: a run
+// ID matches one run, and a workflow ID few.
+func matchesFew(c store.Condition) bool {
+	return c.Test == store.In && !c.Not && len(c.Values) <= maxAlternatives &&
 		(c.Field == store.FieldRun || c.Field == store.FieldWorkflow)
 }
 
-// inOrder reports whether an index contains the runs of each value of a condition in the order of their start.
-func inOrder(c store.Condition) bool {
-	if stuck(c) {
+// orderedByStart reports whether an index contains the runs of each value of a condition in the order of their start.
+func orderedByStart(c store.Condition) bool {
+	if isStuckCondition(c) {
 		return true
 	}
-	if c.Not || c.Test != store.In || len(c.Values) > mostAlternatives || timed(c) {
+	if c.Not || c.Test != store.In || len(c.Values) > maxAlternatives || isTimeCondition(c) {
 		return false
 	}
 	switch c.Field {
@@ -176,16 +176,16 @@ func inOrder(c store.Condition) bool {
 	return false
 }
 
-// stuck reports whether c is the condition that a run is stuck. An index contains these runs in the order of their
-// start.
-func stuck(c store.Condition) bool {
+// isStuckCondition reports whether c is the condition that a run is stuck. An index contains these runs in the order of
+// their start.
+func isStuckCondition(c store.Condition) bool {
 	return c.Field == store.FieldStuck && c.Test == store.Present && !c.Not
 }
 
-// byValue reports whether an index contains the runs of a condition next to each other, but not in the order of their
-// start.
-func byValue(c store.Condition) bool {
-	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || sole(c) || inOrder(c) {
+// groupedByValue reports whether an index contains the runs of a condition next to each other, but not in the order of
+// their start.
+func groupedByValue(c store.Condition) bool {
+	if c.Not || len(c.Any) > 0 || c.Test == store.NotIn || c.Test == store.Absent || matchesFew(c) || orderedByStart(c) {
 		return false
 	}
 	switch c.Field {
@@ -200,41 +200,41 @@ func byValue(c store.Condition) bool {
 
 // find lists the runs that follow a position and satisfy all conditions.
 func (l *listing) find(where []store.Condition, after store.RunPosition) (found, error) {
-	where, err := l.anyTime(where)
+	where, err := l.replaceIsPresent(where)
 	if err != nil {
 		return found{}, err
 	}
-	lead, n, err := l.lead(where)
+	lead, n, err := l.mostSelective(where)
 	if err != nil {
 		return found{}, err
 	}
 	// A quarter of few is the size of the first window of a walk, which would not read fewer runs.
-	if lead >= 0 && n <= l.few && (n <= l.few/4 || !inOrder(where[lead])) {
+	if lead >= 0 && n <= l.few && (n <= l.few/4 || !orderedByStart(where[lead])) {
 		return l.readAll(where, lead, after)
 	}
-	if leads := leads(where); len(leads) > 0 {
+	if leads := leadingConditions(where); len(leads) > 0 {
 		return l.walk(where, leads, after, l.deadline)
 	}
-	if i := slices.IndexFunc(where, func(c store.Condition) bool { return eachLed(c.Any) }); i >= 0 {
+	if i := slices.IndexFunc(where, func(c store.Condition) bool { return allPartsIndexed(c.Any) }); i >= 0 {
 		return l.choose(where, i, after)
 	}
 	if lead < 0 {
 		return l.walk(where, nil, after, l.deadline)
 	}
 	if c := where[lead]; c.Test == store.Prefix {
-		if c, err = l.spelled(c); err != nil {
+		if c, err = l.expandPrefix(c); err != nil {
 			return found{}, err
 		}
-		if inOrder(c) {
+		if orderedByStart(c) {
 			return l.find(slices.Concat(where[:lead], []store.Condition{c}, where[lead+1:]), after)
 		}
 	}
 	whole, soon := l.indexOnly(where, lead), time.Now().Add(rangePatience)
 	if !whole {
-		if n, err = l.count(where[lead], severalFew*l.few+1); err != nil {
+		if n, err = l.count(where[lead], fewRunsFactor*l.few+1); err != nil {
 			return found{}, err
 		}
-		if whole = n <= severalFew*l.few; whole && l.byEntries(where) {
+		if whole = n <= fewRunsFactor*l.few; whole && l.byEntries(where) {
 			soon = time.Now() // reading the range is cheaper than a second window of the newest runs
 		}
 	}
@@ -258,8 +258,8 @@ func (l *listing) find(where []store.Condition, after store.RunPosition) (found,
 // indexOnly reports whether an index returns the page without reading rows of runs: the only condition is a range of an
 // attribute.
 func (l *listing) indexOnly(where []store.Condition, lead int) bool {
-	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && byValue(where[lead]) &&
-		!timed(where[lead])
+	return len(where) == 1 && l.q.Text == "" && where[lead].Field == store.FieldAttribute && groupedByValue(where[lead]) &&
+		!isTimeCondition(where[lead])
 }
 
 // byEntries reports whether the index entries of attributes decide whether a run matches, so that rows of other runs
@@ -273,30 +273,30 @@ func (l *listing) byEntries(where []store.Condition) bool {
 // lists of index entries is faster than checking each run of one list.
 func (l *listing) recordSelective(where []store.Condition, lead int) error {
 	for i, c := range where {
-		if i == lead || c.Field != store.FieldAttribute || !byValue(c) || timed(c) {
+		if i == lead || c.Field != store.FieldAttribute || !groupedByValue(c) || isTimeCondition(c) {
 			continue
 		}
-		n, err := l.count(c, severalFew*l.few+1)
+		n, err := l.count(c, fewRunsFactor*l.few+1)
 		if err != nil {
 			return err
 		}
-		l.selective[rangeName(c)] = n <= severalFew*l.few
+		l.selective[rangeName(c)] = n <= fewRunsFactor*l.few
 	}
 	return nil
 }
 
-// lead returns the position of the condition that the fewest runs satisfy, or -1 if there is none, and the number of
-// these runs.
-func (l *listing) lead(where []store.Condition) (best, least int, err error) {
+// mostSelective returns the position of the condition that the fewest runs satisfy, or -1 if there is none, and the
+// number of these runs.
+func (l *listing) mostSelective(where []store.Condition) (best, least int, err error) {
 	best = -1
 	for i, c := range where {
 		var n int
 		switch {
-		case sole(c):
+		case matchesFew(c):
 			return i, 0, nil
-		case walks(c) && len(where) == 1 && l.q.Text == "":
+		case walkable(c) && len(where) == 1 && l.q.Text == "":
 			return i, l.few + 1, nil // the index is in the order of the list: its first entries are the page
-		case inOrder(c), byValue(c):
+		case orderedByStart(c), groupedByValue(c):
 			n, err = l.count(c, l.few+1)
 		default:
 			continue
@@ -311,33 +311,33 @@ func (l *listing) lead(where []store.Condition) (best, least int, err error) {
 	return best, least, err
 }
 
-// leads returns the positions of the conditions by whose index a listing can be read, cheaper ones first.
-func leads(where []store.Condition) (leads []int) {
+// leadingConditions returns the positions of the conditions by whose index a listing can be read, cheaper ones first.
+func leadingConditions(where []store.Condition) (leads []int) {
 	for i, c := range where {
 		switch {
-		case inOrder(c):
+		case orderedByStart(c):
 			leads = slices.Insert(leads, 0, i)
-		case timed(c):
+		case isTimeCondition(c):
 			leads = append(leads, i)
 		}
 	}
 	return leads
 }
 
-// walks reports whether the index of a condition contains its runs, or those of one time partition, in the order of the
-// list.
-func walks(c store.Condition) bool { return inOrder(c) || timed(c) }
+// walkable reports whether the index of a condition contains its runs, or those of one time partition, in the order of
+// the list.
+func walkable(c store.Condition) bool { return orderedByStart(c) || isTimeCondition(c) }
 
 // rangeName returns the key under which facts about a range are stored.
 func rangeName(c store.Condition) string { return fmt.Sprint(c.Name, c.Test, c.Values) }
 
-// spelled replaces a condition on the prefix of a text by a condition on the existing texts with that prefix, unless
-// there are many.
-func (l *listing) spelled(c store.Condition) (store.Condition, error) {
+// expandPrefix replaces a condition on the prefix of a text by a condition on the existing texts with that prefix,
+// unless there are many.
+func (l *listing) expandPrefix(c store.Condition) (store.Condition, error) {
 	entries, what := l.indexOf(c)
 	from := bounds(c)
-	all, err := l.each(entries.Where(what+" >= ?", from[0]), what, from[1], mostAlternatives+1)
-	if err != nil || len(all) > mostAlternatives {
+	all, err := l.distinctValues(entries.Where(what+" >= ?", from[0]), what, from[1], maxAlternatives+1)
+	if err != nil || len(all) > maxAlternatives {
 		return c, err
 	}
 	is := store.Condition{Field: c.Field, Name: c.Name, Test: store.In}
@@ -347,9 +347,9 @@ func (l *listing) spelled(c store.Condition) (store.Condition, error) {
 	return is, nil
 }
 
-// anyTime replaces the condition "is present" on a time attribute by a range that includes all times, because an index
-// supports ranges.
-func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
+// replaceIsPresent replaces the condition "is present" on a time attribute by a range that includes all times, because
+// an index supports ranges.
+func (l *listing) replaceIsPresent(where []store.Condition) ([]store.Condition, error) {
 	where = slices.Clone(where)
 	for i, c := range where {
 		if c.Field != store.FieldAttribute || c.Test != store.Present || c.Not {
@@ -364,7 +364,7 @@ func (l *listing) anyTime(where []store.Condition) ([]store.Condition, error) {
 		}
 		// The ORDER BY makes PostgreSQL use the index; without it PostgreSQL may scan all rows.
 		var others []int
-		if err := l.run(l.values(c).Select("1").Order("x.value").Limit(1), &others); err != nil {
+		if err := l.readStatement(l.values(c).Select("1").Order("x.value").Limit(1), &others); err != nil {
 			return nil, err
 		}
 		if l.ofBoth[c.Name] = len(others) > 0; len(others) == 0 {
@@ -380,8 +380,8 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 		return l.values(c), "x.value"
 	}
 	from := "runs AS x"
-	if stuck(c) {
-		from += l.by(c)
+	if isStuckCondition(c) {
+		from += l.indexHint(c)
 	}
 	return l.gorm.Table(from).Where("x.namespace = ?", l.q.Namespace), "x." + string(c.Field)
 }
@@ -389,9 +389,9 @@ func (l *listing) indexOf(c store.Condition) (of *gorm.DB, what string) {
 // count returns the number of entries of a condition's index, up to most. It stops where a higher count would not
 // change the choice, so it never costs more than the choice can save.
 func (l *listing) count(c store.Condition, most int) (int, error) {
-	if timed(c) {
+	if isTimeCondition(c) {
 		all := 0
-		for _, one := range singles(c) {
+		for _, one := range singleValues(c) {
 			_, n, _, err := l.parts(one, nil, store.RunPosition{}, store.RunPosition{}, most-all)
 			if all += n; err != nil || all >= most {
 				return all, err
@@ -400,9 +400,9 @@ func (l *listing) count(c store.Condition, most int) (int, error) {
 		return all, nil
 	}
 	of, what := l.indexOf(c)
-	entries := compare(of, what, c).Select("1 AS one").Limit(most)
+	entries := addComparison(of, what, c).Select("1 AS one").Limit(most)
 	var n []int
-	err := l.run(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
+	err := l.readStatement(l.list(l.ctx, 1).Table("(?) AS y", entries).Select("count(*)"), &n)
 	if err != nil || len(n) != 1 {
 		return 0, err
 	}
@@ -419,15 +419,15 @@ func (l *listing) readAll(where []store.Condition, lead int, after store.RunPosi
 		if err != nil {
 			return found{}, err
 		}
-		rows, err := read(topTwice, until)
+		rows, err := read(topWithDuplicates, until)
 		all := len(rows) < 2*l.q.Limit
 		if f := l.joined(found{}, found{rows: rows}); err != nil || all || len(f.rows) == l.q.Limit {
 			return f, err
 		}
 	}
-	if timed(where[lead]) {
+	if isTimeCondition(where[lead]) {
 		var rows []RunModel
-		for _, one := range singles(where[lead]) {
+		for _, one := range singleValues(where[lead]) {
 			some, err := l.rows(where, lead, one, allSorted, after, store.RunPosition{})
 			if err != nil {
 				return found{}, err
@@ -446,7 +446,7 @@ func (l *listing) readAll(where []store.Condition, lead int, after store.RunPosi
 // ones. It returns zero if there is no such bound.
 func (l *listing) pageBound(c store.Condition, after store.RunPosition) (until store.RunPosition, err error) {
 	for _, way := range []string{"DESC", "ASC"} {
-		at, err := l.nth(l.endOf(c, way, after, 2*l.few), 2*l.q.Limit)
+		at, err := l.nth(l.endOfRange(c, way, after, 2*l.few), 2*l.q.Limit)
 		if err != nil {
 			return until, err
 		}
@@ -472,12 +472,12 @@ func (l *listing) walk(
 	for size := max(l.few/4, 1); ; {
 		began := time.Now()
 		var end store.RunPosition
-		if l.filters(where, lead) || lead >= 0 && timed(where[lead]) {
+		if l.filters(where, lead) || lead >= 0 && isTimeCondition(where[lead]) {
 			var there bool
-			if after, there, err = l.skip(where, after); err != nil || !there {
+			if after, there, err = l.skipTo(where, after); err != nil || !there {
 				return found{rows: f.rows}, err
 			}
-			if lead, end, err = l.furthest(where, leads, after, size); err != nil {
+			if lead, end, err = l.furthestWindow(where, leads, after, size); err != nil {
 				return f, err
 			}
 		}
@@ -508,9 +508,9 @@ func fitting(runs int, took, in time.Duration) int {
 	return int(min(float64(runs)*float64(in)/float64(max(took, 1)), math.MaxInt32))
 }
 
-// furthest returns the end of the window of n runs that reaches furthest back in the list, and its condition. A window
-// that contains all remaining runs has no end.
-func (l *listing) furthest(
+// furthestWindow returns the end of the window of n runs that reaches furthest back in the list, and its condition. A
+// window that contains all remaining runs has no end.
+func (l *listing) furthestWindow(
 	where []store.Condition, leads []int, after store.RunPosition, size int,
 ) (lead int, end store.RunPosition, err error) {
 	for i, one := range leads {
@@ -528,12 +528,12 @@ func (l *listing) furthest(
 	return lead, end, nil
 }
 
-// skip returns how far a listing may jump: to the first run after a position that satisfies every condition whose index
-// contains its runs in order. A search for runs of an old build, for example, then does not read the newer runs of
-// other builds. skip returns false if there is no such run.
-func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
+// skipTo returns how far a listing may jump: to the first run after a position that satisfies every condition whose
+// index contains its runs in order. A search for runs of an old build, for example, then does not read the newer runs
+// of other builds. skip returns false if there is no such run.
+func (l *listing) skipTo(where []store.Condition, after store.RunPosition) (store.RunPosition, bool, error) {
 	for i, c := range where {
-		if !walks(c) {
+		if !walkable(c) {
 			continue
 		}
 		var first store.RunPosition
@@ -561,7 +561,7 @@ func (l *listing) skip(where []store.Condition, after store.RunPosition) (store.
 func (l *listing) first(
 	one store.Condition, where []store.Condition, after, until store.RunPosition,
 ) (store.RunPosition, error) {
-	if timed(one) { // the first time partition with runs contains it
+	if isTimeCondition(one) { // the first time partition with runs contains it
 		_, _, end, err := l.parts(one, where, after, until, 1)
 		if err != nil {
 			return end, err
@@ -583,7 +583,7 @@ func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
 		StartedAt int64
 		RunID     string
 	}
-	if err := l.run(way.Limit(1).Offset(n-1), &at); err != nil || len(at) == 0 {
+	if err := l.readStatement(way.Limit(1).Offset(n-1), &at); err != nil || len(at) == 0 {
 		return store.RunPosition{}, err
 	}
 	return store.RunPosition{Start: history.Micros(at[0].StartedAt), Run: at[0].RunID}, nil
@@ -592,15 +592,15 @@ func (l *listing) nth(way *gorm.DB, n int) (store.RunPosition, error) {
 // filters reports whether the conditions exclude some of the runs that a walk reads.
 func (l *listing) filters(where []store.Condition, lead int) bool {
 	for i, c := range where {
-		if i != lead && !within(c) {
+		if i != lead && !onlyLimitsWalk(c) {
 			return true
 		}
 	}
 	return l.q.Text != ""
 }
 
-// within reports whether a condition does nothing but limit the start and the end of a walk.
-func within(c store.Condition) bool {
+// onlyLimitsWalk reports whether a condition does nothing but limit the start and the end of a walk.
+func onlyLimitsWalk(c store.Condition) bool {
 	switch c.Test {
 	case store.Less, store.AtMost, store.More, store.AtLeast, store.Between:
 		return c.Field == store.FieldStarted && !c.Not
@@ -630,7 +630,7 @@ func (l *listing) window(
 func (l *listing) last(
 	one store.Condition, where []store.Condition, after, until store.RunPosition, size int,
 ) (store.RunPosition, error) {
-	if timed(one) {
+	if isTimeCondition(one) {
 		_, _, end, err := l.parts(one, where, after, until, size)
 		return end, err
 	}
@@ -646,12 +646,12 @@ func alternatives(where []store.Condition, lead int) []store.Condition {
 	if lead < 0 {
 		return make([]store.Condition, 1)
 	}
-	return singles(where[lead])
+	return singleValues(where[lead])
 }
 
-// singles splits a condition on several values into conditions on one value each. A condition on a range stays whole:
-// for a list of times, PostgreSQL would read a whole time partition.
-func singles(c store.Condition) []store.Condition {
+// singleValues splits a condition on several values into conditions on one value each. A condition on a range stays
+// whole: for a list of times, PostgreSQL would read a whole time partition.
+func singleValues(c store.Condition) []store.Condition {
 	if c.Test != store.In {
 		return []store.Condition{c}
 	}
@@ -668,7 +668,7 @@ func (l *listing) choose(where []store.Condition, at int, after store.RunPositio
 	rest := slices.Delete(slices.Clone(where), at, at+1)
 	var rows []RunModel
 	for _, part := range where[at].Any {
-		f, err := l.find(implied(slices.Concat(rest, part)), after)
+		f, err := l.find(addImplied(slices.Concat(rest, part)), after)
 		if err != nil {
 			return all, err
 		}
@@ -683,15 +683,17 @@ func (l *listing) choose(where []store.Condition, at int, after store.RunPositio
 	return l.joined(found{}, found{rows, all.to}), nil
 }
 
-// eachLed reports whether a choice can be listed part by part: each part must have a condition with an index.
-func eachLed(parts [][]store.Condition) bool {
+// allPartsIndexed reports whether a choice can be listed part by part: each part must have a condition with an index.
+func allPartsIndexed(parts [][]store.Condition) bool {
 	for _, part := range parts {
-		led := func(c store.Condition) bool { return sole(c) || inOrder(c) || byValue(c) || eachLed(c.Any) }
+		led := func(c store.Condition) bool {
+			return matchesFew(c) || orderedByStart(c) || groupedByValue(c) || allPartsIndexed(c.Any)
+		}
 		if !slices.ContainsFunc(part, led) {
 			return false
 		}
 	}
-	return len(parts) > 0 && len(parts) <= mostAlternatives
+	return len(parts) > 0 && len(parts) <= maxAlternatives
 }
 
 // joined returns f with the runs of the next part of the listing, behind. It adds each run once, and ends when the page

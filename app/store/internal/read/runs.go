@@ -14,13 +14,13 @@ import (
 // are read in one snapshot; a list of runs needs no snapshot.
 
 func (r *reader) Workflow(ctx context.Context, k engine.WorkflowKey) (f engine.Workflow, err error) {
-	err = r.one(ctx, selects(record.Workflows)+" WHERE namespace = $1 AND workflow_id = $2", []any{
+	err = r.queryRow(ctx, selectAll(record.Workflows)+" WHERE namespace = $1 AND workflow_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) error {
 		f = record.ReadWorkflow(v)
 		return nil
 	})
-	return f, wrap(err, "workflow %s", k.ID)
+	return f, wrapRead(err, "workflow %s", k.ID)
 }
 
 // CurrentRuns reads the rows of workflow IDs.
@@ -37,7 +37,7 @@ func (r *reader) CurrentRuns(ctx context.Context, namespace string, ids []string
 		current[db.Str(v[0])] = db.Str(v[1])
 		return nil
 	})
-	return current, wrap(err, "current runs of workflow IDs")
+	return current, wrapRead(err, "current runs of workflow IDs")
 }
 
 // Run reads the run's row and its open rows in one snapshot.
@@ -62,14 +62,14 @@ func (r *reader) Step(ctx context.Context, id string, seq int64) (*engine.Run, e
 // runWith reads the run's row and some of its open rows in one snapshot.
 func (r *reader) runWith(ctx context.Context, id, opens string, args ...any) (*engine.Run, error) {
 	var run *engine.Run
-	err := r.atOnce(ctx, func(in *reader) error {
+	err := r.inSnapshot(ctx, func(in *reader) error {
 		h, err := in.head(ctx, id)
 		if err != nil {
 			return err
 		}
 		run = &engine.Run{Head: h}
 		err = in.query(ctx, opens, args, func(v []any) error { return record.ReadOpen(run, v) })
-		return wrap(err, "open rows of run %s", id)
+		return wrapRead(err, "open rows of run %s", id)
 	})
 	return run, err
 }
@@ -86,16 +86,16 @@ func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine
 		keys.S(id)
 	}
 	args := r.dialect.Keys(keys)
-	err := r.atOnce(ctx, func(in *reader) error {
+	err := r.inSnapshot(ctx, func(in *reader) error {
 		err := in.query(ctx, r.st.heads, args, func(v []any) error {
 			h, err := record.ReadHead(v)
 			runs[h.ID] = &engine.Run{Head: h}
 			return err
 		})
 		if err != nil {
-			return wrap(err, "open runs")
+			return wrapRead(err, "open runs")
 		}
-		return wrap(in.query(ctx, r.st.opens, args, func(v []any) error {
+		return wrapRead(in.query(ctx, r.st.opens, args, func(v []any) error {
 			if run := runs[db.Str(v[0])]; run != nil {
 				return record.ReadOpen(run, v)
 			}
@@ -106,49 +106,49 @@ func (r *reader) OpenRuns(ctx context.Context, ids []string) (map[string]*engine
 }
 
 func (r *reader) head(ctx context.Context, id string) (h engine.Head, err error) {
-	err = r.one(ctx, selects(record.Runs)+" WHERE run_id = $1", []any{id}, func(v []any) (err error) {
+	err = r.queryRow(ctx, selectAll(record.Runs)+" WHERE run_id = $1", []any{id}, func(v []any) (err error) {
 		h, err = record.ReadHead(v)
 		return err
 	})
-	return h, wrap(err, "run %s", id)
+	return h, wrapRead(err, "run %s", id)
 }
 
 // RunsOf returns the runs of a workflow ID, oldest first.
 func (r *reader) RunsOf(ctx context.Context, k engine.WorkflowKey) ([]engine.Head, error) {
 	var list []engine.Head
-	query := selects(record.Runs) + " WHERE namespace = $1 AND workflow_id = $2"
+	query := selectAll(record.Runs) + " WHERE namespace = $1 AND workflow_id = $2"
 	err := r.query(ctx, query, []any{k.Namespace, k.ID}, func(v []any) error {
 		h, err := record.ReadHead(v)
 		list = append(list, h)
 		return err
 	})
 	engine.OrderRuns(list)
-	return list, wrap(err, "runs of workflow %s", k.ID)
+	return list, wrapRead(err, "runs of workflow %s", k.ID)
 }
 
 func (r *reader) InheritedChildren(
 	ctx context.Context, chain engine.WorkflowKey, limit int,
 ) (list []engine.InheritedChild, err error) {
-	query := selects(record.InheritedChildren) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
+	query := selectAll(record.InheritedChildren) + " WHERE namespace = $1 AND workflow_id = $2 ORDER BY child_id LIMIT $3"
 	err = r.query(ctx, query, []any{chain.Namespace, chain.ID, int64(limit)}, func(v []any) error {
 		f, err := record.ReadInherited(v)
 		list = append(list, f)
 		return err
 	})
-	return list, wrap(err, "children of workflow %s", chain.ID)
+	return list, wrapRead(err, "children of workflow %s", chain.ID)
 }
 
 // Outdated returns the oldest runs first, by the index of closing times, so that an interrupted pass has deleted the
 // runs whose retention ended first.
 func (r *reader) Outdated(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.Head, error) {
 	var list []engine.Head
-	query := selects(record.Runs) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
+	query := selectAll(record.Runs) + " WHERE namespace = $1 AND closed_at < $2 ORDER BY closed_at, run_id LIMIT $3"
 	err := r.query(ctx, query, []any{namespace, micros(before), int64(limit)}, func(v []any) error {
 		h, err := record.ReadHead(v)
 		list = append(list, h)
 		return err
 	})
-	return list, wrap(err, "outdated runs of namespace %s", namespace)
+	return list, wrapRead(err, "outdated runs of namespace %s", namespace)
 }
 
 // FirstClosed is used by the clean-up, which sleeps until the retention of that run ends.
@@ -158,7 +158,7 @@ func (r *reader) FirstClosed(ctx context.Context, namespace string) (at time.Tim
 		at = time.UnixMicro(db.Int(v[0])).UTC()
 		return nil
 	})
-	return at, wrap(err, "first closed run of namespace %s", namespace)
+	return at, wrapRead(err, "first closed run of namespace %s", namespace)
 }
 
 // The state of a task is in the JSON document. The index finds documents that contain a text, so each row is checked
@@ -178,7 +178,7 @@ func (r *reader) Quarantined(ctx context.Context, namespace string, limit int) (
 	if errors.Is(err, errEnough) {
 		err = nil
 	}
-	return list, wrap(err, "quarantined runs")
+	return list, wrapRead(err, "quarantined runs")
 }
 
 // quarantined returns the condition of the partial index runs_quarantined, with the same words, so that the planner
@@ -188,6 +188,6 @@ func quarantined(d db.Dialect) string {
 	if d.Shared {
 		find = "strpos"
 	}
-	return selects(record.Runs) + " WHERE namespace = $1 AND status = 'running' AND owner IS NULL AND " + find +
+	return selectAll(record.Runs) + " WHERE namespace = $1 AND status = 'running' AND owner IS NULL AND " + find +
 		"(state, '\"state\":\"quarantined\"') > 0 ORDER BY started_at DESC, run_id DESC"
 }

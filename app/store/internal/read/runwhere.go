@@ -21,40 +21,40 @@ func (l *listing) indexQuery(
 ) (*gorm.DB, error) {
 	var db *gorm.DB
 	switch {
-	case timed(one):
+	case isTimeCondition(one):
 		parts, _, _, err := l.parts(one, where, after, until, math.MaxInt32)
 		if err != nil {
 			return nil, err
 		}
-		db = compare(l.times(one.Name).Where(startPart+" IN ?", parts), "x.value", one)
+		db = addComparison(l.times(one.Name).Where(startPartition+" IN ?", parts), "x.value", one)
 	case one.Field == store.FieldAttribute:
-		db = compare(l.values(one), "x.value", one)
+		db = addComparison(l.values(one), "x.value", one)
 	default:
-		db = l.gorm.Table("runs AS x" + l.by(one))
+		db = l.gorm.Table("runs AS x" + l.indexHint(one))
 		if l.q.Namespace != "" {
 			db = db.Where("x.namespace = ?", l.q.Namespace)
 		}
 		if one.Field != "" {
-			db = compare(db, "x."+string(one.Field), one)
+			db = addComparison(db, "x."+string(one.Field), one)
 		}
 	}
 	return between(db, "x.started_at", "x.run_id", where, after, until).Select("x.started_at, x.run_id").
 		Order("x.started_at DESC, x.run_id DESC"), nil
 }
 
-// endOf selects n entries from one end of an attribute's range, by the index of values, if they come after a position
-// of the list.
-func (l *listing) endOf(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
-	some := compare(l.values(c), "x.value", c).
+// endOfRange selects n entries from one end of an attribute's range, by the index of values, if they come after a
+// position of the list.
+func (l *listing) endOfRange(c store.Condition, way string, after store.RunPosition, most int) *gorm.DB {
+	some := addComparison(l.values(c), "x.value", c).
 		Select("x.started_at, x.run_id").Order("x.value " + way + ", x.started_at " + way + ", x.run_id " + way).Limit(most)
 	return between(l.list(l.ctx, 1).Table("(?) AS y", some), "y.started_at", "y.run_id", nil, after, store.RunPosition{}).
 		Select("y.started_at, y.run_id").Order("y.started_at DESC, y.run_id DESC")
 }
 
-// by names the index that a walk uses on SQLite. SQLite has no statistics of the number of runs per value: given two
-// times, it would read all runs that started between them.
-func (l *listing) by(one store.Condition) string {
-	if l.dialect.Shared || one.Field == "" || !inOrder(one) {
+// indexHint names the index that a walk uses on SQLite. SQLite has no statistics of the number of runs per value: given
+// two times, it would read all runs that started between them.
+func (l *listing) indexHint(one store.Condition) string {
+	if l.dialect.Shared || one.Field == "" || !orderedByStart(one) {
 		return ""
 	}
 	return " INDEXED BY " + map[store.RunField]string{
@@ -82,15 +82,15 @@ func (l *listing) times(name string) *gorm.DB {
 	return l.gorm.Table(of).Where("x.namespace = ? AND x.name = ? AND substr(x.value, 1, 1) = 'd'", l.q.Namespace, name)
 }
 
-// A time partition is 2^partBits microseconds long, 71 minutes. startPart is the SQL expression for the partition in
-// which a run starts.
+// A time partition is 2^partitionBits microseconds long, 71 minutes. startPartition is the SQL expression for the
+// partition in which a run starts.
 const (
-	partBits  = 32
-	startPart = "(x.started_at >> 32)"
+	partitionBits  = 32
+	startPartition = "(x.started_at >> 32)"
 )
 
-// timed reports whether a condition compares an attribute with times.
-func timed(c store.Condition) bool {
+// isTimeCondition reports whether a condition compares an attribute with times.
+func isTimeCondition(c store.Condition) bool {
 	if c.Field != store.FieldAttribute || c.Not {
 		return false
 	}
@@ -112,23 +112,23 @@ func (l *listing) parts(
 	if err != nil || first > last {
 		return nil, 0, end, err
 	}
-	low, high := started(where)
+	low, high := startBounds(where)
 	if after.Run != "" {
 		high = min(high, after.Start.Micros())
 	}
 	if until.Run != "" {
 		low = max(low, until.Start.Micros())
 	}
-	first, last = max(first, low>>partBits), min(last, high>>partBits)
+	first, last = max(first, low>>partitionBits), min(last, high>>partitionBits)
 	newest, known := l.newest[rangeName(c)]
 	if known {
 		last = min(last, newest)
 	}
-	entries := compare(l.times(c.Name), "x.value", c).Where(startPart + " = b.part - 1")
+	entries := addComparison(l.times(c.Name), "x.value", c).Where(startPartition + " = b.part - 1")
 	entries = between(entries, "x.started_at", "x.run_id", where, after, until).Select("1 AS one").Limit(most)
 	var found []struct{ Part, N int64 }
 	// Each statement finds the entries of the next older partition.
-	err = l.run(l.list(l.ctx, math.MaxInt32).Raw(
+	err = l.readStatement(l.list(l.ctx, math.MaxInt32).Raw(
 		"WITH RECURSIVE b (part, n, behind) AS (SELECT CAST(? AS BIGINT), CAST(0 AS BIGINT), CAST(0 AS BIGINT) UNION ALL "+
 			"SELECT b.part - 1, (SELECT count(*) FROM (?) AS y), b.behind + b.n FROM b WHERE b.part > ? AND b.behind + b.n < ?) "+
 			"SELECT part, n FROM b WHERE n > 0 ORDER BY part DESC",
@@ -148,7 +148,7 @@ func (l *listing) parts(
 	}
 	if sum >= most {
 		if at := list[len(list)-1]; at > first {
-			end = store.RunPosition{Start: history.Micros(at << partBits), Run: "!"} // before any run of that time
+			end = store.RunPosition{Start: history.Micros(at << partitionBits), Run: "!"} // before any run of that time
 		}
 	}
 	return list, sum, end, nil
@@ -159,11 +159,11 @@ func (l *listing) partsOf(name string) (first, last int64, err error) {
 	if of, known := l.extent[name]; known {
 		return of[0], of[1], nil
 	}
-	one := l.times(name).Select(startPart).Limit(1).Session(&gorm.Session{})
+	one := l.times(name).Select(startPartition).Limit(1).Session(&gorm.Session{})
 	var found []int64
-	err = l.run(l.list(l.ctx, 2).Raw( //nolint:mnd // the first and the last
+	err = l.readStatement(l.list(l.ctx, 2).Raw( //nolint:mnd // the first and the last
 		"SELECT part FROM (SELECT (?) AS part UNION ALL SELECT (?)) AS s WHERE part IS NOT NULL ORDER BY part",
-		one.Order(startPart), one.Order(startPart+" DESC"),
+		one.Order(startPartition), one.Order(startPartition+" DESC"),
 	), &found)
 	first, last = 0, -1
 	if len(found) == 2 { //nolint:mnd // the first and the last
@@ -173,11 +173,12 @@ func (l *listing) partsOf(name string) (first, last int64, err error) {
 	return first, last, err
 }
 
-// each returns at most most different values of an expression below a given one, in descending order: each is found in
-// the index from the next higher one. in has no upper bound: of two bounds, SQLite uses the constant one for its index.
-func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []string, err error) {
+// distinctValues returns at most most different values of an expression below a given one, in descending order: each is
+// found in the index from the next higher one. in has no upper bound: of two bounds, SQLite uses the constant one for
+// its index.
+func (l *listing) distinctValues(in *gorm.DB, what string, below any, most int) (values []string, err error) {
 	next := in.Select(what).Order(what + " DESC").Limit(1).Session(&gorm.Session{})
-	err = l.run(l.list(l.ctx, most).Raw(
+	err = l.readStatement(l.list(l.ctx, most).Raw(
 		"WITH RECURSIVE s (v, n) AS (SELECT (?), 1 UNION ALL SELECT (?), n + 1 FROM s WHERE s.v IS NOT NULL AND n < ?) "+
 			"SELECT v FROM s WHERE v IS NOT NULL",
 		next.Where(what+" < ?", below), next.Where(what+" < s.v"), most,
@@ -189,9 +190,9 @@ func (l *listing) each(in *gorm.DB, what string, below any, most int) (values []
 type order int
 
 const (
-	byIndex   order = iota // in the order of the leading condition's index
-	allSorted              // all rows that the index returns are sorted
-	topTwice               // twice a page is selected before duplicates are removed: a run occurs once per value
+	byIndex           order = iota // in the order of the leading condition's index
+	allSorted                      // all rows that the index returns are sorted
+	topWithDuplicates              // twice a page is selected before duplicates are removed: a run occurs once per value
 )
 
 // rows returns a page of the runs between two positions that satisfy all conditions. The index of the condition at lead
@@ -207,9 +208,9 @@ func (l *listing) rows(
 			return nil, err
 		}
 		switch {
-		case by == allSorted, timed(one):
+		case by == allSorted, isTimeCondition(one):
 			found = found.Distinct()
-		case by == topTwice:
+		case by == topWithDuplicates:
 			found, db = found.Limit(2*l.q.Limit), db.Limit(2*l.q.Limit)
 		}
 		// The words CROSS JOIN make SQLite keep the order of the join.
@@ -222,7 +223,7 @@ func (l *listing) rows(
 		}
 		indexed := ""
 		if by == byIndex {
-			indexed = l.by(one)
+			indexed = l.indexHint(one)
 		}
 		db = between(db.Table("runs AS r"+indexed), start, "r.run_id", where, after, until).
 			Order(start + " DESC, r.run_id DESC")
@@ -230,11 +231,11 @@ func (l *listing) rows(
 			db = db.Where("r.namespace = ?", l.q.Namespace)
 		}
 		if one.Field != "" {
-			db = compare(db, "r."+string(one.Field), one)
+			db = addComparison(db, "r."+string(one.Field), one)
 		}
 	}
 	for i, c := range where {
-		if i != lead && !within(c) {
+		if i != lead && !onlyLimitsWalk(c) {
 			db = l.narrow(db, c, id)
 		}
 	}
@@ -243,7 +244,7 @@ func (l *listing) rows(
 			`OR r.run_id IN (?, ?))`,
 			like(l.q.Text), like(l.q.Text), l.q.Text, strings.ToUpper(l.q.Text))
 	}
-	return rows, l.run(db, &rows)
+	return rows, l.readStatement(db, &rows)
 }
 
 // between selects the runs between two positions that start within the requested times. It uses one bound per side: of
@@ -251,7 +252,7 @@ func (l *listing) rows(
 func between(
 	db *gorm.DB, start, id string, where []store.Condition, after, until store.RunPosition,
 ) *gorm.DB {
-	low, high := started(where)
+	low, high := startBounds(where)
 	switch at := after.Start.Micros(); {
 	case after.Run != "" && at <= high:
 		db = db.Where(start+" <= ? AND ("+start+" < ? OR "+id+" < ?)", at, at, after.Run)
@@ -267,11 +268,11 @@ func between(
 	return db
 }
 
-// started returns the first and the last microsecond in which runs that satisfy the conditions may start.
-func started(where []store.Condition) (low, high int64) {
+// startBounds returns the first and the last microsecond in which runs that satisfy the conditions may start.
+func startBounds(where []store.Condition) (low, high int64) {
 	low, high = math.MinInt64, math.MaxInt64
 	for _, c := range where {
-		if !within(c) {
+		if !onlyLimitsWalk(c) {
 			continue
 		}
 		at := db.Int(c.Values[0])
@@ -300,11 +301,11 @@ func (l *listing) narrow(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 		return l.narrowAttribute(db, c, id)
 	}
 	if l.dialect.Shared {
-		return compare(db, "r."+string(c.Field), c)
+		return addComparison(db, "r."+string(c.Field), c)
 	}
 	// SQLite has no statistics of the number of runs per value. A plus sign before the column prevents SQLite from
 	// choosing the index of that column instead of the selective one.
-	return compare(db, "+r."+string(c.Field), c)
+	return addComparison(db, "+r."+string(c.Field), c)
 }
 
 // choice combines lists of conditions with OR; the conditions of one list are joined with AND.
@@ -327,7 +328,7 @@ func (l *listing) choice(lists [][]store.Condition, id string) *gorm.DB {
 // narrowAttribute adds a condition on an attribute of the run.
 func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *gorm.DB {
 	if !c.Not && l.selective[rangeName(c)] {
-		return db.Where(id+" IN (?)", compare(l.values(c), "x.value", c).Select("x.run_id"))
+		return db.Where(id+" IN (?)", addComparison(l.values(c), "x.value", c).Select("x.run_id"))
 	}
 	has := func() *gorm.DB {
 		return l.gorm.Table("run_attributes AS y").Select("1").Where("y.run_id = "+id+" AND y.name = ?", c.Name)
@@ -342,7 +343,7 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 	}
 	if c.Not {
 		c.Not = false
-		return db.Where(there+" AND NOT "+there, has(), compare(has(), "y.value", c))
+		return db.Where(there+" AND NOT "+there, has(), addComparison(has(), "y.value", c))
 	}
 	switch c.Test {
 	case store.Present:
@@ -352,11 +353,11 @@ func (l *listing) narrowAttribute(db *gorm.DB, c store.Condition, id string) *go
 	case store.NotIn:
 		return db.Where(there+" AND NOT "+there, has(), has().Where("y.value IN ?", c.Values))
 	}
-	return db.Where(there, compare(has(), "y.value", c))
+	return db.Where(there, addComparison(has(), "y.value", c))
 }
 
-// compare adds a comparison of the expression what to a query.
-func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+// addComparison adds a comparison of the expression what to a query.
+func addComparison(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	if c.Field == store.FieldStuck { // computed from several columns
 		row, _, _ := strings.Cut(strings.TrimPrefix(what, "+"), ".")
 		if c.Test == store.Absent {
@@ -365,7 +366,7 @@ func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 		return db.Where(record.StuckRun(row))
 	}
 	if c.Not {
-		return db.Where("NOT ("+opposite(what, c)+")", bounds(c)...)
+		return db.Where("NOT ("+negated(what, c)+")", bounds(c)...)
 	}
 	switch c.Test {
 	case store.In:
@@ -384,7 +385,7 @@ func compare(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	case store.Prefix:
 		return db.Where(what+" >= ? AND "+what+" < ?", bounds(c)...)
 	}
-	return ordered(db, what, c)
+	return compareOrdered(db, what, c)
 }
 
 // bounds returns the values with which the comparison of a range is made.
@@ -399,8 +400,8 @@ func bounds(c store.Condition) []any {
 	return c.Values[:1]
 }
 
-// opposite returns the negation of a comparison.
-func opposite(what string, c store.Condition) string {
+// negated returns the negation of a comparison.
+func negated(what string, c store.Condition) string {
 	switch c.Test {
 	case store.Between:
 		return what + " >= ? AND " + what + " <= ?"
@@ -410,9 +411,9 @@ func opposite(what string, c store.Condition) string {
 	return what + " " + string(c.Test) + " ?"
 }
 
-// ordered adds a comparison of a range. Keys of search attributes begin with their type: a value of another type is
-// neither less nor greater.
-func ordered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
+// compareOrdered adds a comparison of a range. Keys of search attributes begin with their type: a value of another type
+// is neither less nor greater.
+func compareOrdered(db *gorm.DB, what string, c store.Condition) *gorm.DB {
 	db = db.Where(what+" "+string(c.Test)+" ?", c.Values[0])
 	key, text := c.Values[0].(string)
 	if !text || c.Field != store.FieldAttribute || key == "" {

@@ -14,13 +14,13 @@ import (
 // Schedules are listed by ID, which never changes.
 
 func (r *reader) Schedule(ctx context.Context, k engine.ScheduleKey) (s engine.Schedule, err error) {
-	err = r.one(ctx, selects(record.Schedules)+" WHERE namespace = $1 AND schedule_id = $2", []any{
+	err = r.queryRow(ctx, selectAll(record.Schedules)+" WHERE namespace = $1 AND schedule_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) (err error) {
 		s, err = record.ReadSchedule(v)
 		return err
 	})
-	return s, wrap(err, "schedule %s", k.ID)
+	return s, wrapRead(err, "schedule %s", k.ID)
 }
 
 func (r *reader) Schedules(ctx context.Context, namespace, after string, limit int) ([]engine.Schedule, error) {
@@ -39,12 +39,12 @@ func (r *reader) PlannedSchedules(
 }
 
 func (r *reader) listSchedules(ctx context.Context, which string, args ...any) (list []engine.Schedule, err error) {
-	err = r.query(ctx, selects(record.Schedules)+which, args, func(v []any) error {
+	err = r.query(ctx, selectAll(record.Schedules)+which, args, func(v []any) error {
 		s, err := record.ReadSchedule(v)
 		list = append(list, s)
 		return err
 	})
-	return list, wrap(err, "schedules")
+	return list, wrapRead(err, "schedules")
 }
 
 func (r *reader) ScheduleEvents(
@@ -75,5 +75,5 @@ func (r *reader) scheduleEventsBetween(
 		list = append(list, e)
 		return err
 	})
-	return list, wrap(err, "history of schedule %s", k.ID)
+	return list, wrapRead(err, "history of schedule %s", k.ID)
 }

@@ -21,22 +21,22 @@ import (
 
 // The row of a session does not contain the counts of its tasks, so they are read separately.
 func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Session, err error) {
-	err = r.one(ctx, selects(record.Sessions)+" WHERE namespace = $1 AND session_id = $2", []any{
+	err = r.queryRow(ctx, selectAll(record.Sessions)+" WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) (err error) {
 		s, _, _, err = record.ReadSession(v)
 		return err
 	})
 	if err != nil {
-		return s, wrap(err, "session %s", k.ID)
+		return s, wrapRead(err, "session %s", k.ID)
 	}
 	one := []engine.Session{s}
 	err = r.countTasks(ctx, one)
-	return one[0], wrap(err, "tasks of session %s", k.ID)
+	return one[0], wrapRead(err, "tasks of session %s", k.ID)
 }
 
 func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blob string, err error) {
-	err = r.one(ctx, "SELECT payload FROM session_arguments WHERE namespace = $1 AND session_id = $2", []any{
+	err = r.queryRow(ctx, "SELECT payload FROM session_arguments WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) error {
 		blob = db.Str(v[0])
@@ -45,7 +45,7 @@ func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blo
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
-	return blob, wrap(err, "arguments of session %s", k.ID)
+	return blob, wrapRead(err, "arguments of session %s", k.ID)
 }
 
 // Sessions lists sessions by their last change, newest first.
@@ -74,7 +74,7 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 	}
 	var rows []SessionModel
 	if err := db.Find(&rows).Error; err != nil {
-		return nil, wrap(err, "sessions")
+		return nil, wrapRead(err, "sessions")
 	}
 	list := make([]engine.Session, len(rows))
 	for i, m := range rows {
@@ -104,7 +104,7 @@ func (r *reader) SessionTasks(ctx context.Context, k engine.SessionKey, limit in
 		list = append(list, a)
 		return err
 	})
-	return list, wrap(err, "tasks of session %s", k.ID)
+	return list, wrapRead(err, "tasks of session %s", k.ID)
 }
 
 // countTasks sets the members of sessions that are computed from tasks: the counts, and the time of the last activity.
@@ -148,7 +148,7 @@ func (r *reader) LastActivity(ctx context.Context, s *engine.Session) (last hist
 			}
 		})
 	})
-	return last, wrap(err, "last activity in session %s", s.ID)
+	return last, wrapRead(err, "last activity in session %s", s.ID)
 }
 
 // The newest entries are read from the end of the index and then reversed.
@@ -166,7 +166,7 @@ func (r *reader) Timeline(
 		return err
 	})
 	slices.Reverse(list)
-	return list, wrap(err, "timeline of session %s", k.ID)
+	return list, wrapRead(err, "timeline of session %s", k.ID)
 }
 
 // SessionHistory reads leading rows (see record.LeadTime), latest first, and the rows that follow them, until no unread
@@ -189,11 +189,11 @@ func (r *reader) SessionHistory(
 			return nil
 		})
 		if err != nil {
-			return nil, wrap(err, "attempts of session %s", k.ID)
+			return nil, wrapRead(err, "attempts of session %s", k.ID)
 		}
 		more = leads.N > limit
-		if list, err = r.endedBehind(ctx, leads, before, list, seen); err != nil {
-			return nil, wrap(err, "attempts of session %s", k.ID)
+		if list, err = r.addFollowingEnds(ctx, leads, before, list, seen); err != nil {
+			return nil, wrapRead(err, "attempts of session %s", k.ID)
 		}
 		known := 0
 		for i := range list {
@@ -203,18 +203,18 @@ func (r *reader) SessionHistory(
 		}
 		more = more && known < limit
 	}
-	slices.SortFunc(list, later)
+	slices.SortFunc(list, laterEvent)
 	return list[:min(len(list), limit)], nil
 }
 
-// later compares two events by their order in the history of a session, latest first.
-func later(x, y store.RunEvent) int {
+// laterEvent compares two events by their order in the history of a session, latest first.
+func laterEvent(x, y store.RunEvent) int {
 	return cmp.Or(y.At.Compare(x.At.Time), cmp.Compare(y.Run, x.Run), cmp.Compare(y.Seq, x.Seq))
 }
 
-// endedBehind adds events that ended attempts in a session and are in rows that follow leading rows. It adds each event
-// once, and only events before a given one.
-func (r *reader) endedBehind(
+// addFollowingEnds adds events that ended attempts in a session and are in rows that follow leading rows. It adds each
+// event once, and only events before a given one.
+func (r *reader) addFollowingEnds(
 	ctx context.Context, leads *db.Rowset, before store.RunEvent, list []store.RunEvent, seen map[string]bool,
 ) ([]store.RunEvent, error) {
 	if leads.Empty() {
@@ -229,7 +229,7 @@ func (r *reader) endedBehind(
 		seen[row] = true
 		return p.Each(0, p.Last(), func(e history.Event, _ int, ended bool) error {
 			one := store.RunEvent{Run: p.Run, WorkflowID: db.Str(v[10]), Event: e}
-			if ended && (before.At.IsZero() || later(one, before) > 0) {
+			if ended && (before.At.IsZero() || laterEvent(one, before) > 0) {
 				list = append(list, one)
 			}
 			return nil
@@ -251,7 +251,7 @@ func (r *reader) Removable(ctx context.Context, now, kept time.Time, limit int) 
 		list = append(list, engine.SessionKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])})
 		return nil
 	})
-	return list, wrap(err, "removable sessions")
+	return list, wrapRead(err, "removable sessions")
 }
 
 // The last entry counts: a timeline is retained completely while any of its entries is recent.
@@ -266,5 +266,5 @@ func (r *reader) Forgettable(
 		list = append(list, engine.SessionKey{Namespace: namespace, ID: db.Str(v[0])})
 		return nil
 	})
-	return list, wrap(err, "old timelines of namespace %s", namespace)
+	return list, wrapRead(err, "old timelines of namespace %s", namespace)
 }

@@ -30,7 +30,7 @@ func (r *reader) ReadyRoutingKeys(ctx context.Context) (list []store.ReadyRoutin
 		list = append(list, l)
 		return nil
 	})
-	return list, wrap(err, "routing keys with ready tasks")
+	return list, wrapRead(err, "routing keys with ready tasks")
 }
 
 // unservedColumns are the parameters for each routing key without a worker: the range of its routes, the time since
@@ -61,7 +61,7 @@ func (r *reader) Unserved(
 			return nil
 		})
 	}
-	return list, wrap(err, "runs without a worker")
+	return list, wrapRead(err, "runs without a worker")
 }
 
 // routes returns the first and the last route of a routing key. The routing word of a session without a holder begins
@@ -80,7 +80,7 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	marked = fmt.Sprintf("SELECT r.run_id FROM runs AS r WHERE r.unserved IS NOT NULL AND NOT EXISTS"+
 		" (SELECT 1 FROM %s AS k WHERE k.reason = r.unserved AND EXISTS"+
 		" (SELECT 1 FROM tasks AS t WHERE t.run_id = r.run_id AND %s)) LIMIT %d",
-		d.List(unservedColumns), strings.ReplaceAll(within, "t.route", plain(d)+"t.route"), limit)
+		d.List(unservedColumns), strings.ReplaceAll(within, "t.route", noIndexPrefix(d)+"t.route"), limit)
 	tasks := "tasks AS t ON " + within
 	if d.Shared { // each routing key is then read from its range of the index
 		tasks = "LATERAL (SELECT t.run_id, t.ready_at FROM tasks AS t WHERE " + within + " OFFSET 0) AS t"
@@ -91,8 +91,8 @@ func unservedRuns(d db.Dialect, limit int) (marked, unmarked string) {
 	return marked, unmarked
 }
 
-// plain returns a prefix that prevents SQLite from using an index of the column after it.
-func plain(d db.Dialect) string {
+// noIndexPrefix returns a prefix that prevents SQLite from using an index of the column after it.
+func noIndexPrefix(d db.Dialect) string {
 	if d.Shared {
 		return ""
 	}
@@ -104,7 +104,7 @@ func (r *reader) StuckUpTo(ctx context.Context, namespace string, most int) (n i
 		n = int(db.Int(v[0]))
 		return nil
 	})
-	return n, wrap(err, "count of stuck runs")
+	return n, wrapRead(err, "count of stuck runs")
 }
 
 func stuckUpTo() string {
@@ -119,7 +119,7 @@ func (r *reader) StuckCounts(ctx context.Context) (list []store.StuckCount, err 
 		})
 		return nil
 	})
-	return list, wrap(err, "counts of stuck runs")
+	return list, wrapRead(err, "counts of stuck runs")
 }
 
 func stuckCounts() string {

@@ -13,21 +13,21 @@ import (
 // A token is read for a request only if it is in no cache. The callers check permissions.
 
 func (r *reader) Token(ctx context.Context, id string) (t store.Token, err error) {
-	err = r.one(ctx, selects(record.Tokens)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {
+	err = r.queryRow(ctx, selectAll(record.Tokens)+" WHERE token_id = $1", []any{id}, func(v []any) (err error) {
 		t, err = record.ReadToken(v)
 		return err
 	})
-	return t, wrap(err, "token %s", id)
+	return t, wrapRead(err, "token %s", id)
 }
 
 func (r *reader) Tokens(ctx context.Context) ([]store.Token, error) {
 	var list []store.Token
-	err := r.query(ctx, selects(record.Tokens)+" ORDER BY created_at, token_id", nil, func(v []any) error {
+	err := r.query(ctx, selectAll(record.Tokens)+" ORDER BY created_at, token_id", nil, func(v []any) error {
 		t, err := record.ReadToken(v)
 		list = append(list, t)
 		return err
 	})
-	return list, wrap(err, "tokens")
+	return list, wrapRead(err, "tokens")
 }
 
 // Audits returns the newest audit entries first.
@@ -37,7 +37,7 @@ func (r *reader) Audits(ctx context.Context, namespace string, common bool, limi
 	if common {
 		other = ""
 	}
-	query := selects(record.Audit) + " WHERE namespace IN ($1, $2) ORDER BY id DESC LIMIT $3"
+	query := selectAll(record.Audit) + " WHERE namespace IN ($1, $2) ORDER BY id DESC LIMIT $3"
 	err := r.query(ctx, query, []any{namespace, other, int64(limit)}, func(v []any) error {
 		list = append(list, store.Audit{
 			At: history.Micros(db.Int(v[0])), Identity: db.Str(v[1]), Action: db.Str(v[2]), Namespace: db.Str(v[3]),
@@ -45,7 +45,7 @@ func (r *reader) Audits(ctx context.Context, namespace string, common bool, limi
 		})
 		return nil
 	})
-	return list, wrap(err, "audit")
+	return list, wrapRead(err, "audit")
 }
 
 // OldAudits reads entries in the order in which they were written, by the primary key, and stops at the first entry
@@ -59,5 +59,5 @@ func (r *reader) OldAudits(ctx context.Context, before time.Time, limit int) (nu
 		}
 		return nil
 	})
-	return numbers, wrap(err, "old audit entries")
+	return numbers, wrapRead(err, "old audit entries")
 }

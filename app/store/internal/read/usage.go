@@ -17,7 +17,7 @@ const usagePage = 1000
 func (r *reader) CountUsage(
 	ctx context.Context, namespace, app string, begun func(store.Namespace, int64) error,
 ) (u engine.Usage, err error) {
-	err = r.atOnce(ctx, func(r *reader) error {
+	err = r.inSnapshot(ctx, func(r *reader) error {
 		n, err := r.Namespace(ctx, namespace)
 		if err != nil {
 			return err
@@ -33,7 +33,7 @@ func (r *reader) CountUsage(
 		if err := begun(n, batch); err != nil {
 			return err
 		}
-		err = r.one(ctx, countSchedules, []any{namespace}, func(v []any) error {
+		err = r.queryRow(ctx, countSchedules, []any{namespace}, func(v []any) error {
 			u.Schedules = db.Int(v[0])
 			return nil
 		})
@@ -57,7 +57,7 @@ func (r *reader) CountUsage(
 		}
 		return err
 	})
-	return u, wrap(err, "usage of namespace %s", namespace)
+	return u, wrapRead(err, "usage of namespace %s", namespace)
 }
 
 const (
@@ -76,5 +76,5 @@ func (r *reader) HeldRuns(ctx context.Context, namespace string, limit int) (lis
 		list = append(list, db.Str(v[0]))
 		return nil
 	})
-	return list, wrap(err, "held runs of namespace %s", namespace)
+	return list, wrapRead(err, "held runs of namespace %s", namespace)
 }

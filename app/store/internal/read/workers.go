@@ -15,13 +15,13 @@ import (
 // cost of this query depends only on the number of leases held by this worker.
 
 func (r *reader) Worker(ctx context.Context, k engine.WorkerKey) (w engine.Worker, err error) {
-	err = r.one(ctx, selects(record.Workers)+" WHERE namespace = $1 AND worker_id = $2", []any{
+	err = r.queryRow(ctx, selectAll(record.Workers)+" WHERE namespace = $1 AND worker_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) (err error) {
 		w, err = record.ReadWorker(v)
 		return err
 	})
-	return w, wrap(err, "worker %s", k.ID)
+	return w, wrapRead(err, "worker %s", k.ID)
 }
 
 // Workers lists by ID. Queues are in the JSON document, so the filter on them is applied to the pages that were read.
@@ -36,11 +36,11 @@ func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Wor
 			db = db.Where("namespace = ?", q.Namespace)
 		}
 		if q.Holding {
-			db = db.Where(hasSomething)
+			db = db.Where(holdsLeaseOrSession)
 		}
 		var rows []WorkerModel
 		if err := db.Find(&rows).Error; err != nil {
-			return nil, wrap(err, "workers")
+			return nil, wrapRead(err, "workers")
 		}
 		for _, m := range rows {
 			w, err := record.ReadWorker([]any{
@@ -63,9 +63,9 @@ func (r *reader) Workers(ctx context.Context, q store.WorkerQuery) ([]engine.Wor
 	}
 }
 
-// hasSomething is the condition that a worker has a leased task or a session. The indexes on owners contain no other
-// rows.
-const hasSomething = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +
+// holdsLeaseOrSession is the condition that a worker has a leased task or a session. The indexes on owners contain no
+// other rows.
+const holdsLeaseOrSession = "(EXISTS (SELECT 1 FROM tasks WHERE tasks.namespace = workers.namespace AND tasks.owner = workers.worker_id)" +
 	" OR EXISTS (SELECT 1 FROM runs WHERE runs.namespace = workers.namespace AND runs.owner = workers.worker_id)" +
 	" OR EXISTS (SELECT 1 FROM sessions WHERE sessions.namespace = workers.namespace AND sessions.owner = workers.worker_id AND sessions.status = 'active'))"
 
@@ -86,9 +86,9 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		return err
 	})
 	if err != nil {
-		return nil, wrap(err, "activities of worker %s", k.ID)
+		return nil, wrapRead(err, "activities of worker %s", k.ID)
 	}
-	runs := selects(record.Runs) + " WHERE namespace = $1 AND owner = $2 ORDER BY run_id"
+	runs := selectAll(record.Runs) + " WHERE namespace = $1 AND owner = $2 ORDER BY run_id"
 	err = r.query(ctx, runs, []any{k.Namespace, k.ID}, func(v []any) error {
 		h, err := record.ReadHead(v)
 		if err == nil && h.Task != nil && (incarnation == "" || h.Task.Incarnation == incarnation) {
@@ -100,7 +100,7 @@ func (r *reader) Owned(ctx context.Context, k engine.WorkerKey, incarnation stri
 		}
 		return err
 	})
-	return list, wrap(err, "workflow tasks of worker %s", k.ID)
+	return list, wrapRead(err, "workflow tasks of worker %s", k.ID)
 }
 
 // Suspects reads suspects by two partial indexes, of rows of tasks and of runs.
@@ -121,9 +121,9 @@ func (r *reader) Suspects(ctx context.Context, namespace string) ([]store.Suspec
 		return err
 	})
 	if err != nil {
-		return nil, wrap(err, "suspects among activities")
+		return nil, wrapRead(err, "suspects among activities")
 	}
-	err = r.query(ctx, selects(record.Runs)+" WHERE "+where+" ORDER BY run_id", args, func(v []any) error {
+	err = r.query(ctx, selectAll(record.Runs)+" WHERE "+where+" ORDER BY run_id", args, func(v []any) error {
 		h, err := record.ReadHead(v)
 		if err == nil && h.Task != nil && h.Task.Suspect != nil {
 			list = append(list, store.SuspectRef{
@@ -132,7 +132,7 @@ func (r *reader) Suspects(ctx context.Context, namespace string) ([]store.Suspec
 		}
 		return err
 	})
-	return list, wrap(err, "suspects among workflow tasks")
+	return list, wrapRead(err, "suspects among workflow tasks")
 }
 
 func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]store.Holding, error) {
@@ -154,5 +154,5 @@ func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]sto
 		all[db.Str(v[0])] = h
 		return nil
 	})
-	return all, wrap(err, "holdings")
+	return all, wrapRead(err, "holdings")
 }

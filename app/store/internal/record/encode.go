@@ -40,7 +40,7 @@ func AddRun(r *db.Rowset, h *engine.Head) error {
 	r.S(h.Queue).I(h.StartedAt.Micros()).I(h.ClosedAt.Micros()).I(h.LastSeq).I(h.DueAt().Micros()).S(owner)
 	r.S(h.BusinessKey).S(state).S(h.BuildID)
 	if h.Status.Open() && h.Task != nil {
-		r.I(suspect(h.Task.Suspect, h.Task.State)).S(string(h.Held))
+		r.I(suspectColumn(h.Task.Suspect, h.Task.State)).S(string(h.Held))
 	} else {
 		r.I(0).S("")
 	}
@@ -96,7 +96,7 @@ func AddActivity(r *db.Rowset, run *engine.Head, a *engine.Activity, route strin
 	}
 	r.S(run.ID).I(a.Seq).S(run.Namespace).S(a.Queue).S(string(protocol.KindActivity)).S(string(a.State)).S(route)
 	r.I(int64(a.Priority)).I(a.ReadyAt.Micros()).I(a.DueAt().Micros()).S(owner).S(a.SessionID).S(body).I(a.Rank)
-	r.I(suspect(a.Suspect, a.State))
+	r.I(suspectColumn(a.Suspect, a.State))
 	return nil
 }
 
@@ -106,8 +106,8 @@ const (
 	Isolated = 2 // blamed, and leased to a process that receives no other task
 )
 
-// suspect is the value of the column suspect, on which the partial indexes of suspects are defined.
-func suspect(s *engine.Suspicion, state engine.TaskState) int64 {
+// suspectColumn is the value of the column suspect, on which the partial indexes of suspects are defined.
+func suspectColumn(s *engine.Suspicion, state engine.TaskState) int64 {
 	switch {
 	case s == nil:
 		return 0

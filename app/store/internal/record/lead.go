@@ -16,11 +16,11 @@ import (
 
 // These are limits for rows that follow a leading row.
 const (
-	LeadTime = time.Second // maximum time between a leading row and a row that follows it
-	leadSpan = 128         // maximum number of events between them
+	LeadTime   = time.Second // maximum time between a leading row and a row that follows it
+	leadEvents = 128         // maximum number of events between them
 	// Larger rows always lead: a reader must read the rows that follow, and SQLite reads all columns before the
 	// requested one.
-	mostFollowing = 8 << 10
+	maxFollowingBytes = 8 << 10
 )
 
 // Lead is the current leading row of a run: rows written soon after it may follow it. The zero value means that there
@@ -34,22 +34,22 @@ type Lead struct {
 // in a session ended in the row. A row that leads becomes the new Lead.
 func (l *Lead) next(session string, seq, at int64, bytes int) int64 {
 	switch {
-	case bytes > mostFollowing:
+	case bytes > maxFollowingBytes:
 		*l = Lead{}
 		return 0
 	case session == "":
 		return 0
-	case l.session == session && seq > l.seq && seq-l.seq < leadSpan && at >= l.at && at-l.at < LeadTime.Microseconds():
+	case l.session == session && seq > l.seq && seq-l.seq < leadEvents && at >= l.at && at-l.at < LeadTime.Microseconds():
 		return 1
 	}
 	*l = Lead{session, seq, at}
 	return 0
 }
 
-// led returns a query of columns of the leading rows m, which are selected by the table expression leads, and of the
-// rows t that follow them. A row that follows several leading rows is returned several times.
-func led(d db.Dialect, columns, leads, where string) string {
-	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadSpan)
+// followersQuery returns a query of columns of the leading rows m, which are selected by the table expression leads,
+// and of the rows t that follow them. A row that follows several leading rows is returned several times.
+func followersQuery(d db.Dialect, columns, leads, where string) string {
+	on := fmt.Sprintf("t.run_id = m.run_id AND t.seq >= m.seq AND t.seq < m.seq + %d", leadEvents)
 	if where != "" {
 		on += " AND " + where
 	}
@@ -61,20 +61,22 @@ func led(d db.Dialect, columns, leads, where string) string {
 	)
 }
 
-// leading returns a table expression of the leading rows of session $1 that are later than time $2, at most most.
-func leading(most int) string {
+// leadingRows returns a table expression of the leading rows of session $1 that are later than time $2, at most most.
+func leadingRows(most int) string {
 	return fmt.Sprintf("(SELECT run_id, seq FROM events WHERE session = $1 AND follows IS NULL AND at > $2"+
 		" ORDER BY at DESC LIMIT %d)", most)
 }
 
 // LastEnded returns the query of the events that ended attempts in a session since a time. It reads about one second,
 // in which at most 64 runs use one session.
-func LastEnded(d db.Dialect) string { return led(d, EventColumns, leading(64), "t.session = $1") }
+func LastEnded(d db.Dialect) string {
+	return followersQuery(d, EventColumns, leadingRows(64), "t.session = $1")
+}
 
 // RanIn returns the query that counts the attempts that ended while a holder has held a session, since $3. It reads at
 // most 10,000 rows.
 func RanIn(d db.Dialect) string {
-	rows := led(d, "t.run_id, t.seq, t.ended", leading(10_000), "t.session = $1 AND t.at >= $3")
+	rows := followersQuery(d, "t.run_id, t.seq, t.ended", leadingRows(10_000), "t.session = $1 AND t.at >= $3")
 	return "SELECT CAST(coalesce(sum(coalesce(e.ended, 1)), 0) AS BIGINT) FROM (SELECT DISTINCT w.run_id, w.seq, w.ended" +
 		" FROM (" + rows + " LIMIT 10000) AS w) AS e"
 }
@@ -82,7 +84,7 @@ func RanIn(d db.Dialect) string {
 // Behind returns the query of rows of a session that follow the given leading rows.
 func Behind(d db.Dialect) string {
 	keys := []db.Column{db.Text("session"), db.Text("run_id"), db.Num("seq")}
-	return led(
+	return followersQuery(
 		d, EventColumns+", (SELECT r.workflow_id FROM runs AS r WHERE r.run_id = t.run_id)", d.List(keys), "t.session = m.session",
 	)
 }

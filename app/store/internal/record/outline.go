@@ -97,7 +97,7 @@ func Whole(p Packed) Outlines { return Outlines{Packed: p} }
 // Each calls fn for the outlines of the events after the event `after` up to through. It stops at an error of fn.
 // maxValues is the maximum number of bytes of a value in an outline, at most MaxKept.
 func (o *Outlines) Each(after, through int64, maxValues int, fn func(history.Outline) error) error {
-	return o.bodies(after, through, func(seq int64, h *head, body []byte) error {
+	return o.eachBody(after, through, func(seq int64, h *head, body []byte) error {
 		out := history.Outline{Seq: seq, At: history.Micros(h.At), Type: h.Type, TaskID: h.Task}
 		if o.end != "" {
 			body = append(body, o.end...)

@@ -22,8 +22,8 @@ import (
 
 // These are the maximum numbers of events and bytes of a row. A single larger event has its own row.
 const (
-	mostPacked      = 64
-	mostPackedBytes = 256 << 10
+	maxPackedEvents = 64
+	maxPackedBytes  = 256 << 10
 )
 
 // head holds the members of one event in a packed row, without the payload.
@@ -66,10 +66,10 @@ func (p *Packing) Rows(r *db.Rowset, run string) {
 func (p *Packing) row(from int) (to, attemptEnd int) {
 	size, in := 0, ""
 	attemptEnd = from
-	for to = from; to < len(p.Events) && to-from < mostPacked; to++ {
+	for to = from; to < len(p.Events) && to-from < maxPackedEvents; to++ {
 		size += len(p.Payloads[to])
 		// Events of inherited signals may lie between two events; they have their own row.
-		if to > from && (size > mostPackedBytes || p.Events[to].Seq != p.Events[to-1].Seq+1) {
+		if to > from && (size > maxPackedBytes || p.Events[to].Seq != p.Events[to-1].Seq+1) {
 			break
 		}
 		switch s := p.session(to); {
@@ -113,7 +113,7 @@ func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 		if h.Ended {
 			ended++
 		}
-		heads = h.append(heads)
+		heads = h.appendJSON(heads)
 	}
 	if ended == 1 {
 		ended = 0 // rows of earlier releases do not contain it
@@ -122,8 +122,8 @@ func (p *Packing) addRow(r *db.Rowset, run string, from, to, attemptEnd int) {
 	r.S(payloads.String()).S(session).I(p.Events[to-1].Seq).I(ended).S(string(append(heads, ']'))).I(follows)
 }
 
-// append appends the JSON of h to a list of heads.
-func (h *head) append(b []byte) []byte {
+// appendJSON appends the JSON of h to a list of heads.
+func (h *head) appendJSON(b []byte) []byte {
 	if len(b) == 0 {
 		b = append(b, '[')
 	} else {
@@ -203,7 +203,7 @@ func (p *Packed) Last() int64 {
 // Each calls fn for the events after the event `after` up to through, and stops at an error of fn. It omits inherited
 // signals.
 func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, ended bool) error) error {
-	return p.bodies(after, through, func(seq int64, h *head, body []byte) error {
+	return p.eachBody(after, through, func(seq int64, h *head, body []byte) error {
 		data, err := history.DecodeData(h.Type, body)
 		if err != nil {
 			return fmt.Errorf("event %d of run %s: %w", seq, p.Run, err)
@@ -213,8 +213,8 @@ func (p *Packed) Each(after, through int64, fn func(e history.Event, bytes int, 
 	})
 }
 
-// bodies is like Each, but passes the payloads as they are stored.
-func (p *Packed) bodies(after, through int64, fn func(seq int64, h *head, body []byte) error) error {
+// eachBody is like Each, but passes the payloads as they are stored.
+func (p *Packed) eachBody(after, through int64, fn func(seq int64, h *head, body []byte) error) error {
 	for k, from := 0, 0; k < len(p.heads); k++ {
 		h := &p.heads[k]
 		seq, at := p.First+int64(k), from

@@ -29,8 +29,8 @@ func Owners(d db.Dialect) string {
 	return "json_each(CASE WHEN s.behind IS NULL THEN json_array(s.owner) ELSE json_insert(s.behind, '$[#]', s.owner) END) AS o"
 }
 
-// leasedOf returns a query of columns of the tasks t that are leased in sessions.
-func leasedOf(d db.Dialect, columns string) string {
+// leasedTasks returns a query of columns of the tasks t that are leased in sessions.
+func leasedTasks(d db.Dialect, columns string) string {
 	const in = "t.namespace = s.namespace AND t.owner = o.value AND t.session_id = s.session_id"
 	of := fmt.Sprintf("%s AS k CROSS JOIN sessions AS s ON s.namespace = k.namespace AND s.session_id = k.session_id"+
 		" CROSS JOIN %s", d.List(Sessions.Key()), Owners(d))
@@ -55,7 +55,7 @@ func CountTasks(d db.Dialect, bodies bool) string {
 	if bodies {
 		epoch, most = "t.body", ""
 	}
-	leased := leasedOf(d, "t.namespace, t.session_id, "+epoch+" AS what")
+	leased := leasedTasks(d, "t.namespace, t.session_id, "+epoch+" AS what")
 	ready := d.Probe(key, "t.namespace, t.session_id", "tasks", "t.owner IS NULL AND t.route IS NOT NULL", most)
 	return db.ReuseParameter(d, "SELECT r.namespace, r.session_id, count(*), NULL FROM ("+ready+
 		") AS r GROUP BY r.namespace, r.session_id"+
@@ -65,7 +65,7 @@ func CountTasks(d db.Dialect, bodies bool) string {
 // OpenIn returns a query of columns of the open tasks t in sessions, of all owners.
 func OpenIn(d db.Dialect, columns string) string {
 	unleased := d.Probe(Sessions.Key(), columns, "tasks", "t.owner IS NULL", "")
-	return db.ReuseParameter(d, unleased+" UNION ALL "+leasedOf(d, columns))
+	return db.ReuseParameter(d, unleased+" UNION ALL "+leasedTasks(d, columns))
 }
 
 // EachEnded calls f for each attempt that ended in a row of events, with its epoch, its worker and the time when it

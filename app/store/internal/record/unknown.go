@@ -11,12 +11,12 @@ import (
 
 // These are the JSON members of rows that apps of two releases may rewrite in turn.
 var (
-	queueMembers     = members(reflect.TypeFor[engine.Queue]())
-	namespaceMembers = members(reflect.TypeFor[store.Namespace]())
+	queueMembers     = jsonNames(reflect.TypeFor[engine.Queue]())
+	namespaceMembers = jsonNames(reflect.TypeFor[store.Namespace]())
 )
 
-// members returns the JSON names of the fields of a struct.
-func members(t reflect.Type) map[string]bool {
+// jsonNames returns the JSON names of the fields of a struct.
+func jsonNames(t reflect.Type) map[string]bool {
 	known := map[string]bool{}
 	for i := range t.NumField() {
 		if name, _, _ := strings.Cut(t.Field(i).Tag.Get("json"), ","); name != "" && name != "-" {
