@@ -62,7 +62,7 @@ func TestAnAbandonedActivityDoesNotEndWithItsRun(t *testing.T) {
 			if beat.body["can_continue"] != true || beat.body["cancel_requested"] != false {
 				t.Errorf("%s: heartbeat: %s", way.name, beat.raw)
 			}
-			for range 2 { // the first attempt fails
+			for range 2 { // both attempts fail; the first one is retried
 				waiting := other.poll("activity")
 				if !strings.HasPrefix(waiting.text("task_id"), run) {
 					t.Fatalf("%s: another task: %v", way.name, waiting)

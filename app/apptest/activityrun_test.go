@@ -112,7 +112,7 @@ func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 		}
 		both.Wait()
 		left := a.Dump()
-		register(here, "w", "") // it was silent for a month
+		register(here, "w", "") // the worker sent no request for a month, so it registers again
 		for id, task := range late {
 			for table, rows := range left {
 				for _, row := range rows { // the audit log and the session's timeline are kept separately
@@ -137,7 +137,7 @@ func TestAnActivityRunEndsOnceAndLeavesNothing(t *testing.T) {
 				t.Errorf("lines of %s: %s", id, got)
 			}
 		}
-		// the passed time ended the session
+		// the session expired in the month that the test added to the clock
 		if diff := before.Diff(a.Dump(), "sessions", "session_events"); diff != "" {
 			t.Errorf("reports on runs that are gone changed something:\n%s", diff)
 		}

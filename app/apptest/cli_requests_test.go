@@ -22,8 +22,8 @@ type recorded struct {
 	Operation, Method, Path string
 	Body                    json.RawMessage
 	Status                  int
-	Members                 []string          // must be there
-	Save                    map[string]string // name in later paths and bodies: member, as a.b
+	Members                 []string          // members that the response must have
+	Save                    map[string]string // placeholder in later requests: member of this response, such as a.b
 }
 
 // W9: every request of the command-line client, in one sequence. The test client sends both version headers, worker

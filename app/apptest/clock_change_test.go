@@ -39,7 +39,7 @@ func TestASkippedLocalTimeFiresAfterTheGap(t *testing.T) {
 				s := *rows.Schedule(key)
 				after := s.Version
 				s.Version++
-				// as the previous build computed it
+				// the time that the previous build would have stored
 				s.NextAt = history.At(time.Date(2028, 3, 27, 0, 30, 0, 0, time.UTC))
 				return store.Writes{Schedules: []engine.ScheduleDecision{{After: after, Next: &s}}}, nil
 			},

@@ -86,8 +86,8 @@ func stored(t testing.TB, a *apptest.App, session string, runs ...string) map[st
 	return ends
 }
 
-// scene is the state before a jump: a live worker with an activity in a session, a dead worker with a workflow task and
-// an activity, a run in back-off, a run that waits for a timer, and a schedule.
+// scene is the state before the clock jumps: a live worker with an activity in a session, a dead worker with a workflow
+// task and an activity, a run in back-off, a run that waits for a timer, and a schedule.
 type scene struct {
 	t           testing.TB
 	a, b        caller
@@ -135,7 +135,8 @@ func (s *scene) jump(by time.Duration) {
 	}
 }
 
-// unharmed continues with the live worker: it still holds its activity and its session, and no attempt is repeated.
+// unharmed completes the live worker's tasks and checks that the jump did not affect it: it still holds its activity
+// and its session, and no attempt is repeated.
 func (s *scene) unharmed() {
 	s.t.Helper()
 	got := s.lives.want(200, "POST", stepPath(s.mine, "heartbeat"), s.lives.stepBody(s.mine, ""))

@@ -11,7 +11,7 @@ func TestARunThatContinuesWithoutArgumentsKeepsItsOwn(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		c := caller{t, a, ""}
 		w := register(c, "w", "")
-		c.start("again-1") // with [1]
+		c.start("again-1") // the input is [1]
 		first := w.poll("workflow")
 		const continueAsNew = `{"type":"continue_as_new"}`
 		w.decide(first, continueAsNew)

@@ -161,7 +161,8 @@ func (m matrix) namespaces(c client) {
 	if m.rt.Anywhere {
 		return
 	}
-	got := m.refused(c.with("X-Namespace", "none"), 404, "namespace_not_found", "{") // before the body
+	// the namespace is checked before the body
+	got := m.refused(c.with("X-Namespace", "none"), 404, "namespace_not_found", "{")
 	if got.text("namespace") != "none" {
 		m.t.Errorf("which namespace? %.300s", got.raw)
 	}

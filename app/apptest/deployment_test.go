@@ -68,7 +68,7 @@ func TestADeploymentIsRolledOutAndBack(t *testing.T) {
 		); s.text("reason") != "worker_draining" {
 			t.Errorf("a worker of it: %s", s.brief())
 		}
-		verb(200, "v2", "rollback", "rolled_back", "default/orders@v1") // which ends its drain
+		verb(200, "v2", "rollback", "rolled_back", "default/orders@v1") // a rollback to v1 also ends the drain of v1
 		if s := c.want(200, "GET", path("v1"), ""); s.text("drain_intent") != "active" ||
 			s.body["new_start_selected"] != true {
 			t.Errorf("the one rolled back to: %s", s.raw)

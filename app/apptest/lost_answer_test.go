@@ -64,7 +64,8 @@ func TestLostResponseIsRepeated(t *testing.T) {
 			w.flowBody(second, `,"failure":{"message":"waits","type":"WorkflowTaskWaitingForHistory"}`),
 		)
 
-		// Sessions: made, and closed. The lease moves at each renewal, so a second one is one.
+		// A session is acquired, renewed and closed. Each renewal extends the lease, also a repeated one, so the
+		// responses are not compared as a whole.
 		moving := []string{"status", "outcome", "session"}
 		for _, call := range [][3]string{
 			{"POST", "/api/worker/sessions", `{"worker_id":"w","session_id":"mine"}`},
@@ -81,7 +82,8 @@ func TestLostResponseIsRepeated(t *testing.T) {
 		}
 		w.twice("DELETE", "/api/worker/sessions/mine", `{"worker_id":"w"}`, moving...)
 
-		// The batch form: tasks of several kinds at once, and their outcomes. The time is that of the response.
+		// Batch requests: a poll for tasks of several kinds, and their outcomes. store_time is the time of each
+		// response, so it is not compared.
 		for _, id := range []string{"lost-2", "lost-3"} {
 			w.start(id)
 		}

@@ -25,7 +25,7 @@ func behind(t *testing.T) (*storetest.Gate, *apptest.App, *apptest.App) {
 	return gate, a, apptest.Start(t, apptest.Options{Database: database})
 }
 
-// loses makes a call whose transaction commits, but whose commit response is lost together with the database
+// loses makes a request whose transaction commits, but whose commit response is lost together with the database
 // connection. The call returns 503 with an unknown outcome.
 func (c caller) loses(gate *storetest.Gate, at, method, path, body string) response {
 	c.t.Helper()
@@ -177,7 +177,7 @@ func TestAReadThatMeetsADyingDatabaseIsNoFault(t *testing.T) {
 					(s.status != 503 || s.text("reason") != "store_unavailable" || s.body["outcome"] != nil) {
 					t.Errorf("%s: %d %s", path, s.status, s.brief())
 				}
-				// or a read of the app itself received the error
+				// the broken connection was used by a read of the app itself, not by this request
 			case <-time.After(time.Second):
 				t.Logf("%s reads nothing: %d", path, s.status)
 				met = true

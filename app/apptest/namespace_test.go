@@ -123,9 +123,9 @@ func TestNamespacesKeepEverythingApart(t *testing.T) {
 			switch {
 			case rt.Open(), strings.Contains(path, "/tokens"), rt.Operation == "metrics", rt.Operation == "cluster_info",
 				rt.Operation == "me":
-				continue // these are of no namespace
+				continue // these routes are not part of a namespace
 			case strings.Contains(path, "/namespaces"), strings.Contains(rt.Pattern, "{deployment}"):
-				continue // these name theirs in the path
+				continue // these routes have the namespace in the path
 			}
 			if got := nowhere.ask(rt.Method, path, `{}`); got.status != 404 || got.text("reason") != "namespace_not_found" {
 				t.Errorf("%s %s in a namespace that is not there: %d %s", rt.Method, path, got.status, got.raw)
@@ -213,7 +213,7 @@ func TestAKnownNamespaceCostsNoStatement(t *testing.T) {
 		blue.want(200, "POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q","timeout_seconds":0}`)
 	}
 	poll()
-	for rounds := 1; ; rounds++ { // the app does background work
+	for rounds := 1; ; rounds++ { // background work of the app changes the counters, too: try up to five times
 		before := a.Store().Stats()
 		for range 20 {
 			poll()

@@ -34,7 +34,7 @@ func TestDrainReportedByAWorkerAppliesAtEveryApp(t *testing.T) {
 			}
 		}
 		refused()
-		// The heartbeat at the other app is stored soon.
+		// The other app stores the heartbeat within a few seconds.
 		until(t, "the app that hears the worker stores it", func() bool {
 			return alone || !slices.Equal(there.app.Dump()["workers"], before)
 		})

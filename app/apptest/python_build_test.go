@@ -39,7 +39,8 @@ func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 		decide(protocol.BuildPromote, "v2")
 		decide(protocol.BuildDrain, "v1")
 		completed("on-v2")
-		decide(protocol.BuildPromote, "v1") // ends its drain: the worker that was refused continues to poll
+		// promoting v1 also ends its drain; its worker keeps polling and receives tasks again
+		decide(protocol.BuildPromote, "v1")
 		completed("on-v1")
 		old.stop()
 	})

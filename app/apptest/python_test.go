@@ -283,7 +283,8 @@ func TestOneOfTwoPythonWorkersIsKilled(t *testing.T) {
 		if len(whereabouts) != 8 || whereabouts[7] != survivor {
 			t.Errorf("steps ran on %v, %s was killed", whereabouts, victim)
 		}
-		restarted := work(t, a, victim, "50") // the same ID is a new incarnation, which works like any other
+		// the same worker ID with a new incarnation is treated like any new worker
+		restarted := work(t, a, victim, "50")
 		workers[survivor].stop()
 		output(t, a, run(t, a, "steps", 1), &whereabouts)
 		if len(whereabouts) != 1 || whereabouts[0] != victim {

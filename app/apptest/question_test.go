@@ -44,7 +44,7 @@ func TestAQueryReachesAWorkerOfAnotherApp(t *testing.T) {
 	here.start("asked-1")
 	w.decide(w.poll("workflow"), `{"type":"open_signal_wait","signal_name":"go"}`)
 	before := a.Dump()
-	for _, held := range []bool{false, true} { // the poll is sent after the query, and before it
+	for _, held := range []bool{false, true} { // false: the poll is sent after the query; true: before it
 		if held {
 			polled := w.later(
 				"POST", "/api/worker/query-tasks/poll", `{"worker_id":"w","task_queue":"`+handQueue+`","timeout_seconds":60}`,
@@ -124,7 +124,7 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 			if polled {
 				task = w.poll("query")
 			} else {
-				time.Sleep(20 * time.Millisecond) // the query may or may not have been sent
+				time.Sleep(20 * time.Millisecond) // the query has usually reached the app by then
 			}
 			cancel()
 			<-gone
@@ -141,7 +141,7 @@ func TestAQueryEndsWithItsCaller(t *testing.T) {
 			t.Errorf("a late answer: %d %s", s.status, s.raw)
 		}
 		const poll = `{"worker_id":"w","task_queue":"by-hand","timeout_seconds":0}`
-		until(t, "no query is left", func() bool { // the app may still read the query that was sent
+		until(t, "no query is left", func() bool { // the app may still be handling the query
 			return w.ask("POST", "/api/worker/query-tasks/poll", poll).text("poll_status") == "empty"
 		})
 	})

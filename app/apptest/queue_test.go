@@ -353,7 +353,7 @@ func TestQueueShowsWaitReasonsOfItsOldestTasks(t *testing.T) {
 // size.
 func TestWorkersAndQueuesArePagedOnRequest(t *testing.T) {
 	c := caller{t, apptest.Start(t, apptest.Options{}), ""}
-	const all = 120 // more than a page has where lists are paged
+	const all = 120 // more than the default page size
 	for i := range all {
 		id := fmt.Sprint("w", i)
 		c.want(http.StatusCreated, "POST", "/api/worker/register",

@@ -80,7 +80,7 @@ func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
 			busy.exceeds("open_runs", "POST", "/api/sojourn/activities",
 				`{"activity_type":"step","task_queue":"`+handQueue+`","workflow_id":"act-1"}`)
 		})
-		// A repeated start finds its run.
+		// A repeated start is not charged: it reports the existing run.
 		busy.want(409, "POST", "/api/workflows", busy.run("r-2"))
 		busy.want(200, "POST", "/api/workflows",
 			strings.Replace(busy.run("r-2"), "{", `{"duplicate_policy":"use-existing",`, 1))
@@ -239,10 +239,12 @@ func TestChildrenAboveAQuotaWait(t *testing.T) {
 				t.Fatalf("%d children are held, want 3: %v", len(held), held)
 			}
 			c.want(200, "POST", "/api/workflows/"+held[0]+"/terminate", `{}`)
-			c.exceeds("open_runs", "POST", "/api/workflows", c.run("new")) // after the waiting children
+			// a new run has to wait until the children that are held by the quota have begun
+			c.exceeds("open_runs", "POST", "/api/workflows", c.run("new"))
 			there := hand{caller{t, b, c.ns}, "w"}
 			began := map[string]bool{}
-			next := func() handTask { // the next task of a child; the parent receives ends of children meanwhile
+			// next returns the next task of a child; it also completes the parent's tasks, which report ends of children
+			next := func() handTask {
 				for {
 					task := there.poll("workflow")
 					if task.text("workflow_id") != "parent" {

@@ -395,7 +395,7 @@ func TestTheBootstrapTokenIsMadeOnceAndKept(t *testing.T) {
 	}
 }
 
-// Guesses cost the database one read for each id, and evict no valid token from memory.
+// A guessed token causes one database read for each token ID, and evicts no valid token from the cache.
 func TestAnUnknownTokenIsLookedUpOnceUntilTokensChange(t *testing.T) {
 	s := open(t)
 	a := auth.New(auth.Options{Store: s, Bootstrap: secret, CacheFor: time.Hour})

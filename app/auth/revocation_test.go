@@ -34,7 +34,7 @@ func rerole(t *testing.T, s auth.Store, id string, roles ...string) {
 	}
 }
 
-// cookied returns a request with the cookie of a sign-in.
+// cookied returns a request with a sign-in cookie.
 func cookied(c *http.Cookie) *http.Request {
 	r := request(http.MethodPost, nil)
 	r.AddCookie(&http.Cookie{Name: auth.Cookie, Value: c.Value})
@@ -186,7 +186,7 @@ func TestASignOutOutlivesTheApp(t *testing.T) {
 	}
 }
 
-// The stored end of a sign-in is deleted when its cookie would have expired, so repeated sign-ins do not fill the
+// The row that records a sign-out is deleted when its cookie would have expired, so repeated sign-ins do not fill the
 // table.
 func TestSignOutsAreDroppedInTheirTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -146,7 +146,7 @@ func TestPollersThatWaitCostNothing(t *testing.T) {
 		rested()
 		before := b.sent()
 		time.Sleep(30 * time.Minute)
-		for range 10 { // polls that begin and end cost nothing either
+		for range 10 { // beginning and ending polls cause no claims either
 			wantTasks(t, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Minute))
 		}
 		if got := b.sent() - before; got != 0 || before > 2 {

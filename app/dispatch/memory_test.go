@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// pool is the memory of all responses of a test.
+// pool is a fake of the memory budget for responses.
 type pool struct {
 	mu      sync.Mutex // guards the other fields
 	left    int64

@@ -119,7 +119,8 @@ func (w *model) poll() {
 	}()
 }
 
-// batch reserves pollers for new tasks and writes unreserved tasks as ready. A later commit decides the outcome.
+// batch reserves pollers for new tasks and writes unreserved tasks as ready. A later step of the model commits or fails
+// the transaction.
 func (w *model) batch() {
 	for range rapid.IntRange(1, 5).Draw(w.T, "tasks") {
 		o := w.offer()

@@ -50,7 +50,8 @@ func TestRunEndsFollowAChain(t *testing.T) {
 	}
 }
 
-// A subscription to one run that is extended to its workflow ID reports a loss if the next run may have closed before.
+// A subscription to one run that is extended to its workflow ID reports lost notifications if the next run may have
+// closed before.
 func TestRunEndsOfARunAreExtendedToItsWorkflow(t *testing.T) {
 	var h Hub
 	ns := engine.WorkflowKey{Namespace: "ns"}

@@ -36,7 +36,7 @@ func TestWorkflowTaskPrefersTheStickyWorker(t *testing.T) {
 		)
 		rested()
 		of := func(run string) store.Offer { o := workflow(run); o.Run = run; return o }
-		// goes checks to which worker a task is offered, and undoes the reservation.
+		// goes checks which worker's poll a task is reserved for, and undoes the reservation.
 		goes := func(what string, o store.Offer, want string) {
 			t.Helper()
 			r := mustReserve(t, d, o)

@@ -90,7 +90,7 @@ func TestAnActivityRunOutlivesTheAppAndItsWorker(t *testing.T) {
 		asks := launch(
 			p.t, p.dir, env{"SOJOURN_APP_URL": p.client.base, "SOJOURN_TOKEN": p.client.token},
 			"activity", "run", "killed.work", `["item", true]`, "--id", "alone", "--session", "place",
-		) // these wait all the time
+		) // the commands wait for the result during the whole test
 		p.noted("item", 1)
 		var run struct {
 			RunID string `json:"run_id"`

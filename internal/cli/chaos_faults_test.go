@@ -69,7 +69,7 @@ type chaos struct {
 // after runs fn in the goroutine of the test.
 func (c *chaos) after(d time.Duration, fn func()) { time.AfterFunc(d, func() { c.events <- fn }) }
 
-// drive runs events until none is under way and done holds.
+// drive runs the functions of c.events until done returns true.
 func (c *chaos) drive(done func() bool) {
 	for tick := time.NewTicker(50 * time.Millisecond); !done(); {
 		select {

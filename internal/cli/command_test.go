@@ -188,7 +188,7 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		contains(t, args[0]+" next to an app", err, holder, "sojourn.db")
 	}
 	code, out, err = run(t, dir, nil, "doctor")
-	if code != 0 && web.Built() { // a binary without the dashboard is not in order
+	if code != 0 && web.Built() { // doctor reports a binary without the dashboard as a failure
 		t.Errorf("doctor beside an app: exit %d: %s", code, err)
 	}
 	contains(
@@ -196,7 +196,8 @@ func TestOneFileHasOneProcess(t *testing.T) {
 		"ok   release", "1.0.0", "ok   data directory", dir, "ok   database", holder, "ok   machine",
 	)
 	p.kill()
-	if code, _, err = run(t, dir, nil, "migrate"); code != 0 { // the lock ends with its process
+	// the killed process no longer holds the lock of the database
+	if code, _, err = run(t, dir, nil, "migrate"); code != 0 {
 		t.Errorf("migrate after a crash: exit %d: %s", code, err)
 	}
 }
@@ -277,7 +278,7 @@ func schemaHere() (int, error) {
 	if err == nil && len(all) == 0 {
 		err = errors.New("no migrations are here")
 	}
-	return len(all) + 1, err // one is written in Go
+	return len(all) + 1, err // one migration is written in Go, not in SQL
 }
 
 func TestDoctorChangesNothing(t *testing.T) {

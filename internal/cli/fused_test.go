@@ -38,7 +38,7 @@ func fusedSteps(ctx workflow.Context, id string) (done int, err error) {
 	}
 	counts := 0
 	for more := true; more; done++ {
-		for open := true; open; { // so that the decision depends on the signals that arrived meanwhile
+		for open := true; open; { // receive all signals, so that the commands depend on those that arrived meanwhile
 			if open, err = workflow.Signal(ctx, "go").ReceiveAsync(); err != nil {
 				return done, err
 			}
@@ -69,8 +69,8 @@ func fusedStep(ctx context.Context, step string) (bool, error) {
 	return notedStep(ctx, step, 100*time.Millisecond)
 }
 
-// fused runs workflows with eager workflow tasks on workers of every kind and on apps with a worker, and disturbs all
-// of them.
+// fused runs workflows with eager workflow tasks on workers of every kind and on apps with a worker, and kills, stops
+// and disconnects them.
 type fused struct {
 	*plant
 	leases  env

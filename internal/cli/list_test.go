@@ -153,7 +153,7 @@ func TestListsOfSessionsAndTokensHaveReadableColumns(t *testing.T) {
 	s.try(0, "", "activity", "run", "epoch", "--session", "kept")
 	s.try(0, "started_new", "activity", "run", "nobody.runs.this", "--session", "kept", "--detach")
 	s.try(0, "session kept is held by worker local, which is busy", "sessions")
-	// this also reads its tasks
+	// the wait reason requires a read of the session's tasks
 	s.try(0, `which has not registered activity "nobody.runs.this"`, "sessions", "describe", "kept")
 	leases := func() (n int) {
 		for line := range strings.Lines(s.try(0, "LEASE EXPIRES", "sessions")) {

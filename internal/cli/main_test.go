@@ -17,7 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
-// Variables by which a test speaks to the processes it starts.
+// Environment variables with which a test configures the processes that it starts.
 const (
 	asSojourn  = "SOJOURN_TEST_AS_SOJOURN" // set: this process is the command line and not a test
 	ledgerPath = "SOJOURN_TEST_LEDGER"     // the file activities write to
@@ -163,7 +163,7 @@ func appendToLedger(ctx context.Context, step int) error {
 	return writeLedger(ctx, fmt.Sprint("append ", step))
 }
 
-// stayWorkflow counts in the memory of its session: twice without a pause, and a third time after the hold.
+// stayWorkflow counts in the state of its session: twice without a pause, and a third time after the hold.
 func stayWorkflow(ctx workflow.Context) ([]int, error) {
 	ctx = workflow.WithActivity(
 		ctx,
@@ -189,7 +189,7 @@ func stayWorkflow(ctx workflow.Context) ([]int, error) {
 	return all, s.End(ctx)
 }
 
-// counted is state that lives in one process and can be built anew.
+// counted is session state: it exists in one process and can be set up again.
 type counted struct{ n int }
 
 func buildState(ctx context.Context) error {

@@ -23,8 +23,7 @@ import (
 	"github.com/gorilla/websocket"
 )
 
-// memoryRounds is the variable for the long form of the test, which has more attacks; its value is the number of
-// rounds.
+// memoryRounds is an environment variable. If it is set, the test runs that number of rounds, with more attacks.
 const memoryRounds = "SOJOURN_TEST_MEMORY_ROUNDS"
 
 // memoryAttacks is a pattern of the attacks to make; all when it is not set.

@@ -134,7 +134,7 @@ func soakTurn(ctx workflow.Context, session string) error {
 	return err
 }
 
-// soak is a crowd that churns.
+// soak is a crowd whose workers start, stop and lose connections at random.
 type soak struct {
 	*crowd
 	client               client
@@ -203,7 +203,7 @@ func (s *soak) rests(driver, source string) rest {
 		for name, is := range s.client.metrics(names...) {
 			r.gauges[name] = min(r.gauges[name], is)
 		}
-		s.client.must(http.MethodGet, "/api/workers", nil, nil) // garbage enough for collections
+		s.client.must(http.MethodGet, "/api/workers", nil, nil) // this allocates enough for garbage collections
 	}
 	r.rows = rows(s.t, driver, source)
 	return r

@@ -18,7 +18,7 @@ import (
 
 // Tests of the documented behaviour when a worker dies or stops, with real processes and default settings.
 
-// takeover is the time within which another worker has the tasks.
+// takeover is the maximum time until another worker runs the tasks.
 const takeover = 35 * time.Second
 
 func registerTakeover(r *worker.Registry) {
@@ -26,7 +26,8 @@ func registerTakeover(r *worker.Registry) {
 	r.Workflow("takeover.two", twoItems)
 }
 
-// among runs items in the kind of session that session names: none, a session of the workflow, or an implicit session.
+// among returns a function that runs items in the kind of session that session names: none, a session of the workflow,
+// or an implicit session.
 func among(ctx workflow.Context, session string) (run func(item string, hold bool) (string, error), err error) {
 	if session != "own" {
 		in := ctx

@@ -59,7 +59,7 @@ func TestEveryScenarioMeasuresEachOperation(t *testing.T) {
 	}
 	for _, s := range scenarios() {
 		if s.id == "P12" {
-			continue // it starts the program, which is not here; see the command's tests
+			continue // it starts the sojourn program, so the tests of the command in internal/cli cover it
 		}
 		for _, kind := range on(s.only, stores) {
 			t.Run(s.id+" "+kind+" "+s.transport+" "+s.unit, func(t *testing.T) {
@@ -116,7 +116,7 @@ func TestListedScenariosExist(t *testing.T) {
 	}
 }
 
-// Whatever grows is measured at each of its sizes, in one run of the tool.
+// Each growth scenario is measured at all its sizes in one run of the tool.
 func TestGrowthScenariosAreMeasuredAtEachSize(t *testing.T) {
 	for _, g := range growths() {
 		kind, server := "sqlite", ""

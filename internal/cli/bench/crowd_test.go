@@ -23,7 +23,7 @@ func TestAHundredWorkflowsTogetherCostNoMoreThanTheyDid(t *testing.T) {
 			}
 			return rows, candidates, allocs
 		}
-		measure() // what is made once
+		measure() // warm-up
 		rows, candidates, alone := least()
 		stop, err := waitForeign(t.Context(), n, foreigners)
 		if err != nil {

@@ -26,7 +26,7 @@ func TestForeignPollersCostNothing(t *testing.T) {
 		})
 		return allocs, candidates
 	}
-	measure() // what is made once
+	measure() // warm-up
 	alone, few := measure()
 	stop, err := waitForeign(t.Context(), n, foreigners)
 	if err != nil {

@@ -37,7 +37,7 @@ func TestAStepInAHeldSessionMakesNoRoundTripOfItsOwn(t *testing.T) {
 			}
 		}
 		run("five", 5)
-		run(heldIn(0), 5) // now it is held
+		run(heldIn(0), 5) // from now on the session is held
 		plain, held := run("five", ops), run(heldIn(0), ops)
 		each := func(n int64) float64 { return float64(n) / ops }
 		t.Logf("round trips %.2f and %.2f, statements %.2f and %.2f a workflow", each(plain.RoundTrips), each(held.RoundTrips),
@@ -108,12 +108,12 @@ func TestASessionCostsItsBeginningAndItsEnd(t *testing.T) {
 			}
 			return fewest
 		}
-		least("an id that is held", 1, math.Inf(1)) // now it is
+		least("an id that is held", 1, math.Inf(1)) // from now on the session is held
 		for _, activities := range []int{5, 15} {
 			plain := least("no session", activities, math.Inf(1))
 			for _, s := range []struct {
 				what string
-				most float64 // rows more than without a session, however many activities
+				most float64 // additional rows for the session, for any number of activities
 			}{{"a mere id", 2}, {"an id that is held", 0}, {"a started session", 10}} {
 				got := least(s.what, activities, plain+s.most+0.5)
 				t.Logf("%s: %d activities write %.1f rows, %.1f without", s.what, activities, got, plain)
@@ -148,9 +148,9 @@ func TestAStepInAHeldSessionAllocatesLittleMore(t *testing.T) {
 			runtime.ReadMemStats(&after)
 			return float64(after.Mallocs-before.Mallocs) / ops, float64(after.TotalAlloc-before.TotalAlloc) / ops / 1024
 		}
-		run(heldIn(0)) // now it is held
+		run(heldIn(0)) // from now on the session is held
 		run("five")
-		// Whatever else the process does is in single turns: the median of their differences has none of it.
+		// Other work of the process affects only single turns, so the median of the differences excludes it.
 		var allocs, kilobytes []float64
 		for range turns {
 			plain, small := run("five")

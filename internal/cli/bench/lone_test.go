@@ -17,7 +17,7 @@ func TestALoneWorkflowCostsTheStoreNoMoreThanItDid(t *testing.T) {
 	onStores(t, func(t *testing.T, kind string, n *node) {
 		atMost := most[kind]
 		const ops = 40
-		if _, err := runTogether(1)(t.Context(), n, 5); err != nil { // without the statements that run only once
+		if _, err := runTogether(1)(t.Context(), n, 5); err != nil { // warm-up: some statements run only once
 			t.Fatal(err)
 		}
 		before := n.app.Store().Stats()

@@ -8,7 +8,7 @@ import (
 	"github.com/rs/zerolog"
 )
 
-// onStores runs a test on each database that is there, with an app and a worker in its process.
+// onStores runs a test on each available database, with an app and a worker in its process.
 func onStores(t *testing.T, test func(t *testing.T, kind string, n *node)) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {

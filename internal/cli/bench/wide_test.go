@@ -23,7 +23,7 @@ func TestAThousandParallelActivitiesCostNoMoreEachThanAHundred(t *testing.T) {
 			n.arrivals.takeAll()
 			return rows, allocs
 		}
-		least(100, 1) // without the statements that run only once
+		least(100, 1) // warm-up: some statements run only once
 		_, few := least(100, 5)
 		rows, many := least(1000, 5)
 		if rows > 4 || many > growth*few {
