@@ -181,8 +181,8 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 const CodecTokenVariable = prefix + "CODEC_TOKEN"
 
 // isForeign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of
-// a namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some, and
-// the command line reads the token for codec endpoints.
+// a namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some,
+// and the command line reads the token for codec endpoints.
 func isForeign(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
 		strings.HasPrefix(name, prefix+"TEST_") || name == CodecTokenVariable
