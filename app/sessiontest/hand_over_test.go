@@ -325,7 +325,7 @@ func TestRollingRestartPreparesEachSession(t *testing.T) {
 		}
 		var old []*proc
 		for i := range 4 {
-			old = append(old, h.start(fmt.Sprintf("old-%d", i), with))
+			old = append(old, h.start(fmt.Sprintf("old-%d", i), with, most(sessions/4)))
 		}
 		var runs []string
 		for i := range sessions {
@@ -336,6 +336,7 @@ func TestRollingRestartPreparesEachSession(t *testing.T) {
 		for i, p := range old {
 			h.start(fmt.Sprintf("new-%d", i), with)
 			done := p.draining()
+			h.wait(1200 * ms)  // a poll that the app refused when the drain began pauses for up to a second
 			for j := range 4 { // calls while it drains
 				for k, run := range runs {
 					h.ask(run, fmt.Sprintf("%d %d %d", i, j, k), 1)
