@@ -14,7 +14,11 @@ import (
 
 // Workers and clients use the same codecs. Payloads are compressed first and then encrypted.
 func Example() {
-	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: readKey("2026-11")})
+	secret, err := os.ReadFile("/run/secrets/payload-key-2026-11") // 32 bytes that only this program can read
+	if err != nil {
+		log.Fatal(err)
+	}
+	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: secret})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -28,15 +32,6 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(app != nil)
-}
-
-// readKey reads a key of 32 bytes from a file that only this program can read.
-func readKey(id string) []byte {
-	secret, err := os.ReadFile("/run/secrets/payload-key-" + id)
-	if err != nil {
-		log.Fatal(err)
-	}
-	return secret
 }
 
 // After a key was replaced, payloads of the previous key still decode.
@@ -66,7 +61,11 @@ func ExampleEncrypt() {
 
 // The endpoint decodes payloads for the dashboard and the command line. It decides itself who may read them.
 func ExampleEndpoint() {
-	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: readKey("2026-11")})
+	secret, err := os.ReadFile("/run/secrets/payload-key-2026-11")
+	if err != nil {
+		log.Fatal(err)
+	}
+	encryption, err := codec.Encrypt(codec.Key{ID: "2026-11", Secret: secret})
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -74,7 +73,9 @@ func ExampleEndpoint() {
 		Codecs:  []codec.Codec{codec.Compress(0), encryption},
 		Origins: []string{"https://sojourn.example.com"},
 		Authorize: func(r *http.Request) error {
-			if !mayRead(r.Header.Get("Authorization")) {
+			// Verify the access token of the viewer, for example a JWT of the company's identity provider.
+			token := os.Getenv("VIEWER_TOKEN")
+			if token == "" || r.Header.Get("Authorization") != "Bearer "+token {
 				return errors.New("sign in at https://login.example.com and enter the access token")
 			}
 			return nil
@@ -85,6 +86,3 @@ func ExampleEndpoint() {
 	}
 	log.Fatal(http.ListenAndServeTLS(":8443", "cert.pem", "key.pem", h))
 }
-
-// mayRead verifies the access token of a viewer, for example a JWT of the company's identity provider.
-func mayRead(authorization string) bool { return authorization != "" }
