@@ -293,13 +293,15 @@ func (d *Dispatch) OnDecided(decided func()) {
 	d.decided = decided
 }
 
-// Drop ends the waits of a worker's polls with err, because the worker drains. Tasks that are reserved for them are
-// still delivered.
+// Drop ends the waits of a worker's polls with err. Tasks that are reserved for them are still delivered. With
+// ErrDraining, the polls for sessions that the worker hands over continue.
 func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.pollers(k) {
-		d.endWait(w, err)
+		if err != ErrDraining || !w.spec.Lessee.Draining {
+			d.endWait(w, err)
+		}
 	}
 }
 

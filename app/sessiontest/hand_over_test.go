@@ -336,10 +336,16 @@ func TestRollingRestartPreparesEachSession(t *testing.T) {
 		for i, p := range old {
 			h.start(fmt.Sprintf("new-%d", i), with)
 			done := p.draining()
-			h.wait(1200 * ms)  // a poll that the app refused when the drain began pauses for up to a second
-			for j := range 4 { // calls while it drains
+			for j := range 4 { // calls while it drains, the first ones at once
+				asked := h.at()
 				for k, run := range runs {
-					h.ask(run, fmt.Sprintf("%d %d %d", i, j, k), 1)
+					h.signal(run, "ask", map[string]any{"Item": fmt.Sprintf("%d %d %d", i, j, k), "Millis": 1})
+				}
+				for k := range runs {
+					item := fmt.Sprintf("%d %d %d", i, j, k)
+					if r := h.begun(item); r.from-asked > sec/2 {
+						t.Errorf("%s waited %s", item, r.from-asked)
+					}
 				}
 			}
 			done()

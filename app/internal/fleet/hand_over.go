@@ -3,7 +3,9 @@ package fleet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -48,38 +50,46 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 	expired := d != nil && d.DeadlinePassed(to.now)
 	// In the order of their IDs, so that two apps that do the same choose alike.
 	slices.SortFunc(held, func(a, b engine.Session) int { return cmp.Compare(a.ID, b.ID) })
+	// The changes are committed concurrently, so that they share batches: tasks of a session wait for its change.
+	var wait sync.WaitGroup
+	waits, errs := make([]bool, len(held)), make([]error, len(held))
 	for i := range held {
 		s := &held[i]
 		if p := s.Preparing(to.now); p != nil && !expired {
 			if to.reachable(p) {
-				pending++
+				waits[i] = true
 				continue
 			}
 			end := engine.EndPreparation{Preparation: *p, Why: "the successor is lost or drains"}
-			if err := f.update(ctx, s, end); err != nil {
-				return pending, err
+			if errs[i] = f.update(ctx, s, end); errs[i] != nil {
+				continue
 			}
 			s.Prepare, s.Moving = nil, ""
 		}
 		if s.Moving != "" {
 			continue
 		}
+		var successor *engine.Worker
 		if !expired {
-			prepared, err := f.prepare(ctx, s, to, by)
-			if err != nil {
-				return pending, err
-			}
-			if prepared {
-				pending++
-				continue
-			}
+			successor = to.choose(s)
 		}
 		drain := engine.DrainSession{Worker: w.ID, Operator: cmp.Or(by, w.ID), Deadline: expired}
-		if err := f.update(ctx, s, drain); err != nil {
-			return pending, err
+		wait.Go(func() {
+			if successor != nil {
+				waits[i], errs[i] = f.prepare(ctx, s, w, successor, by)
+			}
+			if !waits[i] && errs[i] == nil {
+				errs[i] = f.update(ctx, s, drain)
+			}
+		})
+	}
+	wait.Wait()
+	for _, prepared := range waits {
+		if prepared {
+			pending++
 		}
 	}
-	return pending, nil
+	return pending, errors.Join(errs...)
 }
 
 // update applies an input to a session, unless the session has changed so that the input no longer applies.
@@ -187,12 +197,20 @@ func (c *candidates) withheld(s *engine.Session, w *engine.Worker) bool {
 	})
 }
 
-// prepare reserves a place for the session at a successor. It returns false if there is none.
-func (f *Fleet) prepare(ctx context.Context, s *engine.Session, c *candidates, by string) (bool, error) {
+// choose returns the best successor of a session and counts the session as prepared by it; nil: there is none.
+func (c *candidates) choose(s *engine.Session) *engine.Worker {
 	w := c.best(s)
-	if w == nil {
-		return false, nil
+	if w != nil {
+		h := c.held[w.ID]
+		h.Prepared++
+		c.held[w.ID] = h
 	}
+	return w
+}
+
+// prepare reserves a place for the session at a successor. It returns false if the session or the successor has changed
+// so that it cannot.
+func (f *Fleet) prepare(ctx context.Context, s *engine.Session, owner, w *engine.Worker, by string) (bool, error) {
 	key, sk := w.Key(), s.Key()
 	already := false // another app, or another call, has chosen a successor
 	_, err := transaction.Commit[engine.SessionChange](ctx, f.store, store.Transaction{
@@ -205,7 +223,7 @@ func (f *Fleet) prepare(ctx context.Context, s *engine.Session, c *candidates, b
 			session := rows.Session(sk)
 			already = session != nil && session.Preparing(now) != nil
 			change, err := engine.DecideSession(session, engine.PrepareSession{
-				Owner: c.owner, Operator: by,
+				Owner: owner, Operator: by,
 				Successor: engine.Lessee{Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true},
 			}, now)
 			return store.Writes{Sessions: []engine.SessionChange{change}, Answer: change}, err
@@ -217,8 +235,6 @@ func (f *Fleet) prepare(ctx context.Context, s *engine.Session, c *candidates, b
 	if err != nil {
 		return false, err
 	}
-	h := c.held[w.ID]
-	h.Prepared++
-	c.held[w.ID] = h
+	transaction.Recheck(f.dispatch, []engine.WorkerKey{owner.Key()}) // it receives tasks of the session again
 	return true, nil
 }
