@@ -23,6 +23,8 @@ type Preparation struct {
 	// Epoch is the epoch of the session while the state is prepared. A later epoch makes the state useless.
 	Epoch int64        `json:"epoch"`
 	Until history.Time `json:"until"` // end of the lease, which the successor's heartbeats renew
+	// StartedAt is when the app chose the successor; zero in rows of apps that did not store it.
+	StartedAt history.Time `json:"started_at,omitzero"`
 	// PreparedAt is when the successor reported the end of its set-up; zero: the set-up still runs.
 	PreparedAt history.Time `json:"prepared_at,omitzero"`
 	// Operator is the operator who drains the owner, or the owner if it drains itself.
@@ -40,8 +42,9 @@ func (p *Preparation) same(o *Preparation) bool {
 		return p == o
 	}
 	return p.Worker == o.Worker && p.Incarnation == o.Incarnation && p.Release == o.Release && p.Epoch == o.Epoch &&
-		p.Until == o.Until && p.PreparedAt == o.PreparedAt && p.Operator == o.Operator && p.Length == o.Length &&
-		p.Idle == o.Idle && p.DefaultMaxActivities == o.DefaultMaxActivities && slices.Equal(p.Queues, o.Queues)
+		p.Until == o.Until && p.StartedAt == o.StartedAt && p.PreparedAt == o.PreparedAt && p.Operator == o.Operator &&
+		p.Length == o.Length && p.Idle == o.Idle && p.DefaultMaxActivities == o.DefaultMaxActivities &&
+		slices.Equal(p.Queues, o.Queues)
 }
 
 // worker returns the successor's registration, as far as an acquisition reads it.
@@ -127,7 +130,7 @@ func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, er
 	c.Session.Prepare = &Preparation{
 		Worker: w.ID, Incarnation: w.Incarnation, Release: w.Release, Epoch: s.Epoch, Queues: w.Queues,
 		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Operator: in.Operator, Length: w.SessionLease,
-		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities,
+		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
 	}
 	c.Session.UpdatedAt = now
 	c.Timeline = append(c.Timeline, protocol.SessionEvent{

@@ -193,6 +193,11 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 	if s.For != "" && s.ForUntil.After(now) {
 		out.KeptFor = s.For
 	}
+	if p := s.Preparing(now); p != nil {
+		out.Successor = &protocol.SessionSuccessor{
+			WorkerID: p.Worker, StartedAt: p.StartedAt, PreparedAt: p.PreparedAt, LeaseExpiresAt: p.Until,
+		}
+	}
 	if s.Owner == "" {
 		return out
 	}

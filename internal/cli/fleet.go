@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -196,6 +197,8 @@ func drainedBy(d *protocol.WorkerDrain) string {
 	return text
 }
 
+const sessionsPath = "/api/worker-sessions"
+
 // sessionResponse is the response of the routes of one session.
 type sessionResponse struct {
 	Outcome string               `json:"outcome"`
@@ -203,7 +206,7 @@ type sessionResponse struct {
 }
 
 func (p *program) sessionsCommand() *cobra.Command {
-	path := func(id string) string { return "/api/worker-sessions/" + url.PathEscape(id) }
+	path := func(id string) string { return sessionsPath + "/" + url.PathEscape(id) }
 	operate := func(verb, short string, flags func(*cobra.Command, *protocol.SessionOperation)) *cobra.Command {
 		var in protocol.SessionOperation
 		c := &cobra.Command{
@@ -268,14 +271,14 @@ func (p *program) sessionsCommand() *cobra.Command {
 			c.Flags().StringVar(&in.To, "to", "", "target worker; default: any worker that may acquire the session")
 			c.Flags().BoolVar(&in.Force, "force", false, "at once, without waiting for running activities")
 		}),
-	), first(p.ids("/api/worker-sessions", "sessions", "session_id", true))))
+	), first(p.ids(sessionsPath, "sessions", "session_id", true))))
 	// The command opens the database, so it has the flags of an app and not those of a client.
 	c.AddCommand(p.releaseSessions())
 	return c
 }
 
 func (p *program) listSessions(c *cobra.Command, _ []string) error {
-	return list(p, c, listing{path: "/api/worker-sessions", member: "sessions", page: 200},
+	return list(p, c, listing{path: sessionsPath, member: "sessions", page: 200},
 		table.Row{"session", "status", "origin", "owner", "epoch", "running", "ready", "lease expires", "waiting"},
 		func(v protocol.SessionView) table.Row {
 			return table.Row{
@@ -310,6 +313,20 @@ func takeover(v protocol.SessionView) string {
 	return fmt.Sprintf("fail-fast: leases of at most %s, renewed every %s", protocol.FailFastLease, protocol.FailFastRenewal)
 }
 
+// successor describes the worker that prepares the session during a hand-over.
+func successor(v protocol.SessionView) string {
+	s := v.Successor
+	switch {
+	case s == nil:
+		return ""
+	case !s.PreparedAt.IsZero():
+		return fmt.Sprintf("%s, prepared since %s; waits for %d running activities", s.WorkerID, stamp(s.PreparedAt), v.Active)
+	case s.StartedAt.IsZero():
+		return s.WorkerID + ", preparing"
+	}
+	return fmt.Sprintf("%s, preparing since %s", s.WorkerID, stamp(s.StartedAt))
+}
+
 func (p *program) showSession(a sessionResponse) error {
 	v := a.Session
 	err := p.facts(
@@ -322,6 +339,7 @@ func (p *program) showSession(a sessionResponse) error {
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d running, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
 		fact{"lease expires", leaseEnd(v)},
+		fact{"successor", successor(v)},
 		fact{"takeover", takeover(v)},
 		fact{"session expires", stamp(v.TTLExpiresAt)},
 		fact{"affinity", affinity(v)},
@@ -343,9 +361,23 @@ func (p *program) showTimeline(timeline []protocol.SessionEvent, n epochs) error
 	events := table.NewWriter()
 	events.AppendHeader(table.Row{"at", "what", "worker", "epoch", "by", "why"})
 	for _, e := range timeline {
-		events.AppendRow(table.Row{stamp(e.At), e.What, e.Worker, n.name(e.Epoch), e.By, e.Why})
+		events.AppendRow(table.Row{stamp(e.At), eventText(e), e.Worker, n.name(e.Epoch), e.By, e.Why})
 	}
 	return p.render(events)
+}
+
+// eventText returns the kind of an entry of a timeline. The entries of a hand-over say what their worker does, because
+// it is not the owner.
+func eventText(e protocol.SessionEvent) string {
+	switch e.What {
+	case protocol.SessionPreparing:
+		return "preparing (set-up by successor)"
+	case protocol.SessionPrepared:
+		return fmt.Sprintf("prepared (set-up by successor ended after %s s)", strconv.FormatFloat(e.Seconds, 'f', 1, 64))
+	case protocol.SessionPreparationEnded:
+		return "preparation ended (by successor)"
+	}
+	return e.What
 }
 
 // sessionTimeline shows all of a session's timeline.

@@ -102,19 +102,30 @@ type SessionView struct {
 	FailFast       bool           `json:"fail_fast,omitempty"` // leases of at most 10 s
 	Yielding       bool           `json:"yielding,omitempty"`  // not renewed, to make room for another session
 	// soft affinity and a task waits: time from which any worker may acquire the session
-	FallbackAt      history.Time   `json:"fallback_at,omitzero"`
-	Moving          string         `json:"moving,omitempty"`   // operator who requested the migration
-	KeptFor         string         `json:"kept_for,omitempty"` // worker with a short priority to acquire it
-	Claims          int            `json:"claims,omitempty"`   // acquisitions since the session was stored
-	LastActivityAt  history.Time   `json:"last_activity_at"`
-	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
-	CreatedAt       history.Time   `json:"created_at"`
-	UpdatedAt       history.Time   `json:"updated_at"`
-	Waiting         string         `json:"waiting,omitempty"`  // reason why its tasks wait, for people
-	Wait            *Wait          `json:"wait,omitempty"`     // reason why its tasks wait, for programs
-	Timeline        []SessionEvent `json:"timeline,omitempty"` // newest entries, oldest first
+	FallbackAt history.Time `json:"fallback_at,omitzero"`
+	Moving     string       `json:"moving,omitempty"` // operator who requested the migration
+	// during a hand-over: worker that sets the session up while its owner still holds it
+	Successor       *SessionSuccessor `json:"successor,omitempty"`
+	KeptFor         string            `json:"kept_for,omitempty"` // worker with a short priority to acquire it
+	Claims          int               `json:"claims,omitempty"`   // acquisitions since the session was stored
+	LastActivityAt  history.Time      `json:"last_activity_at"`
+	LastHeartbeatAt history.Time      `json:"last_heartbeat_at"`
+	CreatedAt       history.Time      `json:"created_at"`
+	UpdatedAt       history.Time      `json:"updated_at"`
+	Waiting         string            `json:"waiting,omitempty"`  // reason why its tasks wait, for people
+	Wait            *Wait             `json:"wait,omitempty"`     // reason why its tasks wait, for programs
+	Timeline        []SessionEvent    `json:"timeline,omitempty"` // newest entries, oldest first
 	// page token of the timeline route for the preceding entries; absent: there are none
 	TimelineToken *string `json:"timeline_page_token,omitempty"`
+}
+
+// SessionSuccessor is the worker that prepares a session during a hand-over. It owns the session once its set-up and
+// the last running task at the owner have ended.
+type SessionSuccessor struct {
+	WorkerID       string       `json:"worker_id"`
+	StartedAt      history.Time `json:"started_at,omitzero"`  // when the app chose this worker
+	PreparedAt     history.Time `json:"prepared_at,omitzero"` // end of its set-up; absent: the set-up still runs
+	LeaseExpiresAt history.Time `json:"lease_expires_at"`     // its heartbeats renew this lease of the preparation
 }
 
 // SessionHolder is the worker that owns a session.

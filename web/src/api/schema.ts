@@ -1199,6 +1199,25 @@ export interface components {
          * @enum {string}
          */
         SessionStatus: "active" | "closed" | "expired" | "failed" | "orphaned";
+        /** @description The worker that prepares a session during a hand-over. It owns the session once its set-up and the last running task at the owner have ended. */
+        SessionSuccessor: {
+            /**
+             * Format: date-time
+             * @description its heartbeats renew this lease of the preparation
+             */
+            lease_expires_at: string | null;
+            /**
+             * Format: date-time
+             * @description end of its set-up; absent: the set-up still runs
+             */
+            prepared_at?: string | null;
+            /**
+             * Format: date-time
+             * @description when the app chose this worker
+             */
+            started_at?: string | null;
+            worker_id: string;
+        };
         /** @description One page of a session's timeline, oldest entry first; the next page has the preceding entries. Entries for lease renewals are added to the page and do not count towards page_size. */
         SessionTimelinePage: {
             namespace: string;
@@ -1263,6 +1282,8 @@ export interface components {
             session_definition?: string;
             session_id: string;
             status: components["schemas"]["SessionStatus"];
+            /** @description during a hand-over: worker that sets the session up while its owner still holds it */
+            successor?: components["schemas"]["SessionSuccessor"];
             /** @description newest entries, oldest first */
             timeline?: components["schemas"]["SessionEvent"][];
             /** @description page token of the timeline route for the preceding entries; absent: there are none */

@@ -12,7 +12,7 @@ import { Tip } from "../ui/Tip";
 import { When } from "../ui/When";
 import { Ran } from "./Ran";
 import { identity, useTimeline } from "./past";
-import { change, facts, holds, ordinals, reason, runOf, type Hold } from "./ownership";
+import { change, facts, handsOver, holds, ordinals, reason, runOf, type Hold } from "./ownership";
 
 const shownFirst = 100; // entries; each "older" shows as many more
 
@@ -106,6 +106,9 @@ const looks: Record<SessionChange, Tone> = {
   renewed: "stay",
   set_up: "stay",
   set_up_failed: "bad",
+  preparing: "run",
+  prepared: "good",
+  preparation_ended: "idle",
   draining: "idle",
   released: "idle",
   expired: "idle",
@@ -136,7 +139,7 @@ function Entry({ session, event: e, all, numbers, last }: { session: SessionKey;
             <span className="font-medium">{change(e.what)}</span>
             {e.worker_id && (
               <span className="text-soft">
-                {takes.has(e.what) ? " from " : " by "}
+                {handsOver(e.what) ? " at " : takes.has(e.what) ? " from " : " by "}
                 {e.worker_id}
               </span>
             )}

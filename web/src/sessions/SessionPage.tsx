@@ -33,7 +33,8 @@ function Notice({ session: s }: { session: SessionView }) {
   const bad = s.status === "failed" || s.status === "orphaned";
   const why = s.ended_reason ? reason(s.ended_reason) : s.failure_reason ? words(s.failure_reason) : "";
   const lines: [text: ReactNode, look: string][] = [];
-  if (s.moving) lines.push([`Being migrated by ${s.moving}: running activities can finish; queued activities wait for the new owner.`, "border-l-idle"]);
+  if (s.successor) lines.push([<Successor key="successor" session={s} />, "border-l-idle"]);
+  else if (s.moving) lines.push([`Being migrated by ${s.moving}: running activities can finish; queued activities wait for the new owner.`, "border-l-idle"]);
   if (s.kept_for) lines.push([`Reserved for worker ${s.kept_for} for a short time.`, "border-l-idle"]);
   if (why) lines.push([capitalized(isOver(s) ? `${words(s.status)}: ${why}` : why), bad ? "border-l-bad" : "border-l-idle"]);
   const waits = s.wait && !s.moving && !s.kept_for ? s.wait : undefined; // those notices replace it
@@ -48,6 +49,26 @@ function Notice({ session: s }: { session: SessionView }) {
         </p>
       ))}
     </div>
+  );
+}
+
+/** The hand-over to a worker that sets the session up before its owner stops. */
+function Successor({ session: s }: { session: SessionView }) {
+  const next = s.successor;
+  if (!next) return null;
+  if (next.prepared_at) {
+    return (
+      <>
+        Being handed over to {next.worker_id}, which completed its set-up <When value={next.prepared_at} />:{" "}
+        {s.active_activity_count > 0 ? `waiting for ${s.active_activity_count} running activities of the owner.` : "it acquires the session next."}
+      </>
+    );
+  }
+  return (
+    <>
+      Being handed over to {next.worker_id}, which runs the set-up{next.started_at && <> since <When value={next.started_at} /></>}: the draining owner
+      still receives the session's activities.
+    </>
   );
 }
 

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { SessionEvent } from "../api/types";
-import { change, facts, holds, ordinals, reason, runOf } from "./ownership";
+import { change, facts, handsOver, holds, ordinals, reason, runOf } from "./ownership";
 
 const at = (s: number) => new Date(Date.UTC(2026, 10, 21, 12, 0, s)).toISOString();
 const ms = (s: number) => Date.UTC(2026, 10, 21, 12, 0, s);
@@ -45,6 +45,24 @@ describe("holds", () => {
       { at: null, what: "claimed" },
     ]);
     expect(all).toEqual([{ worker: "w1", epoch: 10, from: ms(2), to: ms(7), ended: "expired" }]);
+  });
+});
+
+describe("a hand-over", () => {
+  const timeline: SessionEvent[] = [
+    { at: at(0), what: "claimed", worker_id: "w1", epoch: 10 },
+    { at: at(10), what: "preparing", worker_id: "w2", epoch: 10, by: "ops" },
+    { at: at(22), what: "prepared", worker_id: "w2", epoch: 10, by: "w2", set_up_seconds: 12 },
+    { at: at(25), what: "released", worker_id: "w1", epoch: 10, why: "handed_over" },
+    { at: at(25), what: "reclaimed", worker_id: "w2", epoch: 20, why: "handed_over" },
+  ];
+  it("leaves the ownership with the owner until the successor acquires the session", () => {
+    expect(holds(timeline).map((h) => [h.worker, h.from, h.to, h.why])).toEqual([["w1", ms(0), ms(25), "handed_over"], ["w2", ms(25), null, undefined]]);
+  });
+  it("has texts for its entries, with the duration of the set-up", () => {
+    expect(["preparing", "prepared", "preparation_ended"].map(change)).toEqual(["successor chosen, set-up begins", "set-up completed", "preparation discarded"]);
+    expect(timeline.map((e) => handsOver(e.what))).toEqual([false, true, true, false, false]);
+    expect(facts(timeline[2]!, holds(timeline))).toEqual(["set-up took 12.0 s"]);
   });
 });
 

@@ -59,7 +59,11 @@ export function ordinals(timeline: SessionEvent[], claims: number | undefined): 
 
 const changes: Record<string, string> = {
   claimed: "acquired", reclaimed: "acquired again", idle_unpinned: "released because it was idle", unpinned: "detached from its release", cleaned_up: "removed",
+  preparing: "successor chosen, set-up begins", prepared: "set-up completed", preparation_ended: "preparation discarded",
 };
+
+/** The entries of a hand-over. Their worker is the successor and not the owner. */
+export const handsOver = (what: string): boolean => what === "preparing" || what === "prepared" || what === "preparation_ended";
 
 /** An ownership event as words: "claimed" is "acquired". */
 export const change = (what: string): string => changes[what] ?? words(what);
@@ -82,6 +86,7 @@ function renewed(e: SessionEvent): string {
 /** Facts about the ownership that an event ends: duration, attempts, renewals and idle time. */
 export function facts(e: SessionEvent, all: Hold[]): string[] {
   if (e.what === "renewed" && e.renewals) return [renewed(e)];
+  if (e.what === "prepared" && e.set_up_seconds) return [`set-up took ${duration(e.set_up_seconds * 1000)}`];
   if (!ends.has(e.what) || !e.worker_id) return [];
   const out: string[] = [];
   const at = parseTime(e.at);
