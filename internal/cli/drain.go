@@ -47,14 +47,14 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 				return usageError{errors.New("--deadline must be a whole number of seconds, such as 90s or 10m")}
 			}
 			in.Deadline = int64(deadline / time.Second)
+			if wait {
+				return p.drainAndWait(c, verb, in)
+			}
 			return send(p, c, http.MethodPost, fleetPath+verb, in, func(s protocol.FleetDrainState) error {
 				if verb == protocol.FleetResume {
 					return p.printf("resumed dispatch to %s", s.Text())
 				}
-				if err := p.printf("%s", drainText(s)); err != nil || !wait {
-					return err
-				}
-				return p.followDrain(c, s)
+				return p.printf("%s", drainText(s))
 			})
 		},
 	}
@@ -64,12 +64,25 @@ func (p *program) fleetCommand(verb, short, long string) *cobra.Command {
 	f.StringVar(&in.Release, "release", "", "workers with this release")
 	if verb != protocol.FleetResume {
 		f.StringVar(&in.Reason, "reason", "", "reason, shown to other operators")
-		f.BoolVar(&wait, "wait", false, "follow the drain until no task is left")
+		f.BoolVar(&wait, "wait", false, "follow the drain and each session until no task is left; with --json one object per line")
 	}
 	if verb == protocol.FleetDrain {
 		f.DurationVar(&deadline, "deadline", 0, "shut down workers that still have tasks or sessions after this time, such as 10m; unset: never")
 	}
 	return c
+}
+
+// drainAndWait drains workers and prints the progress of the drain and of each of their sessions until it has ended.
+func (p *program) drainAndWait(c *cobra.Command, verb string, in protocol.FleetRequest) error {
+	d := drainProgress{p: p, c: c, target: in.FleetTarget, sessions: map[string]*drainedSession{}}
+	if err := d.owned(); err != nil {
+		return err
+	}
+	var s protocol.FleetDrainState
+	if err := p.call(c, http.MethodPost, fleetPath+verb, in, &s); err != nil {
+		return err
+	}
+	return d.follow(s)
 }
 
 // drainText describes a drain in one line.
@@ -83,38 +96,6 @@ func drainText(s protocol.FleetDrainState) string {
 		fmt.Fprintf(&b, "; deadline %s", stamp(s.DeadlineAt))
 	}
 	return b.String()
-}
-
-// followDrain prints the remaining work at each change until the drain has ended or was resumed.
-func (p *program) followDrain(c *cobra.Command, s protocol.FleetDrainState) error {
-	shown := drainText(s)
-	for s.State != protocol.DrainEnded {
-		select {
-		case <-c.Context().Done():
-			return c.Context().Err()
-		case <-time.After(time.Second):
-		}
-		var all protocol.FleetDrains
-		if err := p.call(c, http.MethodGet, fleetPath+"drains", nil, &all); err != nil {
-			return err
-		}
-		there := false
-		for _, d := range all.Drains {
-			if d.FleetTarget == s.FleetTarget {
-				s, there = d, true
-			}
-		}
-		if !there {
-			return fmt.Errorf("the drain of %s was ended by a resume", s.Text())
-		}
-		if text := drainText(s); text != shown {
-			shown = text
-			if err := p.printf("%s", text); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }
 
 func (p *program) drainsCommand() *cobra.Command {

@@ -70,6 +70,7 @@ func register(r *worker.Registry) {
 	registerRollout(r)
 	registerTakeover(r)
 	registerLastHeartbeat(r)
+	registerHandOver(r)
 	registerHeaders(r)
 	registerInherit(r)
 	registerStorm(r)
