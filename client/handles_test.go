@@ -99,7 +99,7 @@ func TestAScheduleActionHasAllMembersOfTheAPI(t *testing.T) {
 	for _, action := range []client.ScheduleAction{
 		{
 			WorkflowType: "basket", ExecutionTimeout: time.Hour, RunTimeout: time.Hour, ReusePolicy: client.AllowReuse,
-			ConflictPolicy: client.TerminateExisting,
+			ConflictPolicy: client.TerminateExisting, Headers: map[string]string{"tenant": "a"},
 		},
 		{
 			ActivityType: "wash", Args: client.Args{1}, WorkflowID: "laundry", Queue: "wet", BusinessKey: "b",
@@ -131,6 +131,7 @@ func TestAScheduleActionHasAllMembersOfTheAPI(t *testing.T) {
 	for name, want := range map[string]string{
 		"reuse_policy": `"allow"`, "conflict_policy": `"terminate-existing"`, "affinity": `"soft"`, "fail_fast": "true",
 		"fallback_after_seconds": "60", "max_blamed_losses": "2", "requirements": `["water"]`,
+		"headers": `{"tenant":"a"}`,
 	} {
 		if got := string(stored[name]); got != want {
 			t.Errorf("%s is %s, want %s", name, got, want)
