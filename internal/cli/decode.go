@@ -76,7 +76,8 @@ func (p *program) decodedRun(c *cobra.Command, v protocol.RunView) protocol.RunV
 }
 
 // decodeByEndpoint decodes payloads by a codec endpoint. The request contains the payloads and the viewer's access
-// token for the endpoint, and nothing of Sojourn. It follows no redirects. A value that is not encoded is nil.
+// token for the endpoint, and nothing of Sojourn. It follows no redirects. A value that is not encoded is nil. The
+// token is sent only to the endpoint that the viewer has named. Errors quote the texts of the endpoint.
 func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedValue) ([]json.RawMessage, error) {
 	if err := protocol.CheckCodecEndpoint("codec_endpoint", endpoint); err != nil {
 		return nil, err
@@ -104,6 +105,10 @@ func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedVal
 	}
 	r.Header.Set("Content-Type", "application/json")
 	if token := os.Getenv(config.CodecTokenVariable); token != "" {
+		if trusted := os.Getenv(config.CodecEndpointVariable); trusted != endpoint {
+			return nil, fmt.Errorf("the access token is not sent to codec endpoint %s; set %s to this URL if you trust it",
+				endpoint, config.CodecEndpointVariable)
+		}
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	direct := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -117,9 +122,10 @@ func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedVal
 	case err != nil:
 		return nil, fmt.Errorf("codec endpoint: %w", err)
 	case res.StatusCode == http.StatusUnauthorized:
-		return nil, fmt.Errorf("codec endpoint %s rejected the viewer; set %s: %.200s", endpoint, config.CodecTokenVariable, bytes.TrimSpace(text))
+		return nil, fmt.Errorf("codec endpoint %s rejected the viewer; set %s and %s: %.200q",
+			endpoint, config.CodecTokenVariable, config.CodecEndpointVariable, bytes.TrimSpace(text))
 	case res.StatusCode != http.StatusOK:
-		return nil, fmt.Errorf("codec endpoint %s responded %s: %.200s", endpoint, res.Status, bytes.TrimSpace(text))
+		return nil, fmt.Errorf("codec endpoint %s responded %s: %.200q", endpoint, res.Status, bytes.TrimSpace(text))
 	}
 	var out struct {
 		Values []struct {
@@ -136,7 +142,7 @@ func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedVal
 	values := make([]json.RawMessage, len(payloads))
 	for i, one := range out.Values {
 		if values[i] = one.Value; one.Error != "" && payloads[i].Codec != "" {
-			return nil, fmt.Errorf("codec endpoint: %s", one.Error)
+			return nil, fmt.Errorf("codec endpoint %s: %q", endpoint, one.Error)
 		}
 	}
 	return values, nil

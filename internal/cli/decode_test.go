@@ -61,6 +61,10 @@ func TestDescribeShowsValuesDecodedByTheCodecEndpoint(t *testing.T) {
 	s.try(0, endpoint.URL+"/decode", "namespaces", "describe", "default")
 	s.try(0, `"key_id":"k1"`, "workflow", "describe", "sealed") // without the viewer's token
 	s.env["SOJOURN_TOKEN"], s.env["SOJOURN_CODEC_TOKEN"] = "token-of-sojourn-0123456789", "viewer"
+	// An administrator of the app, who may change the endpoint, does not receive the viewer's token.
+	s.env["SOJOURN_CODEC_ENDPOINT"] = "https://codec.example.com/decode"
+	s.try(0, `"key_id":"k1"`, "workflow", "describe", "sealed")
+	s.env["SOJOURN_CODEC_ENDPOINT"] = endpoint.URL + "/decode"
 	s.try(0, `["Ada"]`, "workflow", "describe", "sealed")
 	if out := s.try(0, `"key_id"`, "workflow", "describe", "sealed", "--json"); strings.Contains(out, "Ada") {
 		t.Errorf("--json prints a decoded value: %s", out)

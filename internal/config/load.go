@@ -180,12 +180,17 @@ func readEnviron(environ []string) (*koanf.Koanf, []Warning, error) {
 // token must not become part of anything that is sent to an app.
 const CodecTokenVariable = prefix + "CODEC_TOKEN"
 
+// CodecEndpointVariable is the variable with the URL of the codec endpoint that may receive the token. Without it, an
+// administrator of the app could set another endpoint for a namespace and receive the tokens of all viewers.
+const CodecEndpointVariable = prefix + "CODEC_ENDPOINT"
+
 // isForeign reports whether a variable with the prefix is not a setting: Kubernetes sets variables for every Service of
 // a namespace (for a Service named sojourn SOJOURN_SERVICE_HOST, SOJOURN_PORT_7700_TCP …), Sojourn's tests use some,
 // and the command line reads the token for codec endpoints.
 func isForeign(name string) bool {
 	return strings.Contains(name, "_SERVICE_") || strings.Contains(name, "_PORT") ||
-		strings.HasPrefix(name, prefix+"TEST_") || name == CodecTokenVariable
+		strings.HasPrefix(name, prefix+"TEST_") || name == CodecTokenVariable ||
+		name == CodecEndpointVariable
 }
 
 func readFile(path string, into *settingsLayer) ([]Warning, error) {
