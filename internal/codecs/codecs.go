@@ -94,7 +94,7 @@ func (c Chain) encode(p payload.Payload, args bool) (payload.Payload, error) {
 	// from a value, so the chain encodes the others as values.
 	var outer *payload.Sealed
 	for _, one := range c {
-		encoded, key, err := one.Encode(frame)
+		encoded, key, err := encodeWith(one, frame)
 		if err != nil {
 			return p, fmt.Errorf("encode a payload with codec %q: %w", one.Name(), err)
 		}
@@ -145,7 +145,7 @@ func (c Chain) decodeSealed(sealed payload.Sealed) ([]byte, error) {
 		if one.Name() != sealed.Codec {
 			continue
 		}
-		frame, err := one.Decode(sealed.Data, sealed.KeyID)
+		frame, err := decodeWith(one, sealed)
 		switch {
 		case errors.Is(err, ErrUnknownKey):
 			return nil, &MissingError{sealed.Codec, sealed.KeyID}
@@ -157,6 +157,27 @@ func (c Chain) decodeSealed(sealed payload.Sealed) ([]byte, error) {
 		return frame, nil
 	}
 	return nil, &MissingError{sealed.Codec, sealed.KeyID}
+}
+
+// encodeWith calls a codec. A panic of the codec becomes an error, because it would end the worker.
+func encodeWith(one Codec, frame []byte) (encoded []byte, key string, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			encoded, key, err = nil, "", fmt.Errorf("the codec panicked: %v", p)
+		}
+	}()
+	return one.Encode(frame)
+}
+
+// decodeWith calls a codec. A panic of the codec becomes an error: the data may come from any caller of the app, and
+// the app would dispatch the task to one worker after the other.
+func decodeWith(one Codec, sealed payload.Sealed) (frame []byte, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			frame, err = nil, fmt.Errorf("the codec panicked: %v", p)
+		}
+	}()
+	return one.Decode(sealed.Data, sealed.KeyID)
 }
 
 // nearLimit is the length of a blob from which on a chain may make it longer than the limit of the app.
