@@ -27,6 +27,7 @@ type EndpointOptions struct {
 const (
 	maxEndpointBody     = 8 << 20
 	maxEndpointPayloads = 1000
+	maxEndpointValues   = 32 << 20 // bytes of the decoded values; a small payload can decompress to 12 MiB
 )
 
 // Endpoint returns the handler of a codec endpoint, which decodes payloads for the viewers of a dashboard and of the
@@ -133,17 +134,26 @@ func (e *endpoint) decode(w http.ResponseWriter, r *http.Request) {
 	out := struct {
 		Values []valueJSON `json:"values"`
 	}{make([]valueJSON, len(in.Payloads))}
+	room := maxEndpointValues
 	for i, one := range in.Payloads {
-		if out.Values[i].Value, err = e.value(one); err != nil {
-			out.Values[i] = valueJSON{Error: err.Error()}
+		value, err := e.value(one, &room)
+		if err != nil {
+			out.Values[i].Error = err.Error()
+			continue
 		}
+		out.Values[i].Value = value
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(out) // the viewer may have disconnected
 }
 
-// value returns the JSON form of a decoded payload, as the API of the app shows values without a codec.
-func (e *endpoint) value(in sealedJSON) (json.RawMessage, error) {
+// value returns the JSON form of a decoded payload, as the API of the app shows values without a codec. room is the
+// size that the values of the request may still have. After the first value that exceeds it, value decodes no other.
+func (e *endpoint) value(in sealedJSON, room *int) (json.RawMessage, error) {
+	errTooLarge := fmt.Errorf("the values of the request have more than %d MiB", maxEndpointValues>>20)
+	if *room <= 0 {
+		return nil, errTooLarge
+	}
 	p, err := payload.Seal(payload.Sealed{Codec: in.Codec, KeyID: in.KeyID, Data: in.Data}, false)
 	if err == nil && !payload.IsSealed(p.Blob) {
 		err = errors.New("the payload names no codec")
@@ -154,5 +164,9 @@ func (e *endpoint) value(in sealedJSON) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return payload.ToJSON(p)
+	raw, err := payload.ToJSON(p)
+	if *room -= len(raw); *room < 0 {
+		return nil, errTooLarge
+	}
+	return raw, err
 }

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/codec"
 	"github.com/sojourn-run/sojourn/internal/codecs"
+	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
 const dashboard = "https://sojourn.example.com"
@@ -123,6 +125,39 @@ func TestAnEndpointNeedsCodecsAndAuthorization(t *testing.T) {
 	} {
 		if _, err := codec.Endpoint(o); err == nil {
 			t.Errorf("%s: no error", name)
+		}
+	}
+}
+
+// A small payload can decompress to 12 MiB. Without a limit, 1000 payloads of a few kilobytes would need the memory of
+// the endpoint's process.
+func TestTheValuesOfARequestAreBounded(t *testing.T) {
+	c := codec.Compress(0)
+	s := endpoint(t, c)
+	p, err := payload.EncodeUpTo(payload.MaxDecodedBytes, strings.Repeat("a", 10<<20))
+	if err == nil {
+		p, err = codecs.Chain{c}.EncodeValue(p)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Blob) > 8<<10 {
+		t.Fatalf("the payload has %d bytes", len(p.Blob))
+	}
+	body, err := json.Marshal(map[string]any{"payloads": slices.Repeat([]any{sealed(t, p)}, 20)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, text := send(t, s, request{"POST", string(body), "Bearer viewer", dashboard, "application/json"})
+	var out struct {
+		Values []struct{ Value, Error string }
+	}
+	if err := json.Unmarshal([]byte(text), &out); err != nil || len(out.Values) != 20 {
+		t.Fatalf("%d, %d values, %v", res.StatusCode, len(out.Values), err)
+	}
+	for i, v := range out.Values {
+		if i < 3 && len(v.Value) != 10<<20 || i >= 3 && v.Error != "the values of the request have more than 32 MiB" {
+			t.Errorf("value %d: %d bytes, error %q", i, len(v.Value), v.Error)
 		}
 	}
 }
