@@ -32,7 +32,8 @@ func (e *codecEndpoints) urls(ctx context.Context) []string {
 	if !e.read.IsZero() && time.Since(e.read) < endpointsAge {
 		return e.list
 	}
-	ctx, cancel := context.WithTimeout(ctx, endpointsAge)
+	// The list is for all requests: a caller that disconnects must not end the read.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endpointsAge)
 	defer cancel()
 	all, err := e.namespaces.Namespaces(ctx, func(string) bool { return true })
 	e.read = time.Now()
