@@ -2,8 +2,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
+	"crypto/subtle"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -125,7 +125,8 @@ func Endpoint(list []codec.Codec, password, dashboard string) (http.Handler, err
 	return codec.Endpoint(codec.EndpointOptions{
 		Codecs: list, Origins: []string{dashboard},
 		Authorize: func(r *http.Request) error {
-			if password == "" || !bytes.Equal([]byte(r.Header.Get("Authorization")), []byte("Bearer "+password)) {
+			given := []byte(r.Header.Get("Authorization"))
+			if password == "" || subtle.ConstantTimeCompare(given, []byte("Bearer "+password)) != 1 {
 				return errors.New("enter the password of LETTER_VIEWER")
 			}
 			return nil
