@@ -31,7 +31,7 @@ type encryption struct {
 //
 // To replace a key, first add the new key as a previous one to all workers and clients, then make it the current one.
 // Do not encrypt more than 2^32 payloads with one key. The encryption does not bind a payload to its run: a writer of
-// the database can copy encrypted payloads of the same key to another place.
+// the database can copy encrypted payloads of the same key to another place, or replace them by unencrypted ones.
 func Encrypt(current Key, previous ...Key) (Codec, error) {
 	c := &encryption{current: current.ID, keys: map[string]cipher.AEAD{}}
 	for _, k := range append([]Key{current}, previous...) {
