@@ -92,7 +92,7 @@ func Seal(_ context.Context, letter Letter) (string, error) {
 // send starts the workflow with encrypted arguments, sends it an encrypted signal and prints the result.
 func send(list []codec.Codec, text string) error {
 	ctx := context.Background()
-	app, err := client.New(client.Options{URLs: []string{"http://127.0.0.1:8080"}, Codecs: list})
+	app, err := client.New(client.Options{URLs: []string{"http://127.0.0.1:7700"}, Codecs: list})
 	if err != nil {
 		return err
 	}
@@ -110,7 +110,7 @@ func send(list []codec.Codec, text string) error {
 
 // serve runs the codec endpoint for the dashboard on this machine.
 func serve(list []codec.Codec) error {
-	h, err := Endpoint(list, os.Getenv("LETTER_VIEWER"), "http://127.0.0.1:8080")
+	h, err := Endpoint(list, os.Getenv("LETTER_VIEWER"), "http://127.0.0.1:7700")
 	if err != nil {
 		return err
 	}
