@@ -45,7 +45,7 @@ func ServeConn(conn net.Conn, handlers Handlers) error {
 
 func (s *server) serve() error {
 	defer s.conn.Close()
-	s.calls = map[string]*Call{}
+	s.calls, s.lastHeartbeats, s.headers = map[string]*Call{}, map[string][]byte{}, map[string][]byte{}
 	defer s.running.Wait()
 	defer s.cancelAll(errors.New("the executor is shutting down"))
 	r := frame.NewReader(s.conn, frame.DefaultLimits, s.conn.SetReadDeadline)
@@ -78,11 +78,9 @@ type server struct {
 	undo    sync.Mutex // held while the state of the process is restored: no call may begin meanwhile
 	running sync.WaitGroup
 
-	// ID of the next call, and the heartbeat details for it
-	lastHeartbeatID string
-	lastHeartbeat   []byte
-	headersID       string // headers, likewise
-	headers         []byte
+	// frames that precede a call, by the ID of the call, until it begins; frames of other calls may come in between
+	lastHeartbeats map[string][]byte
+	headers        map[string][]byte
 
 	out sync.Mutex // held while a frame is written; guards buf
 	buf []byte
@@ -123,9 +121,9 @@ func (s *server) handle(f frame.Frame) (err error) {
 	case frame.Open:
 		s.state = &State{ID: f.Session, Epoch: f.Epoch, Dir: s.scratch}
 	case frame.LastHeartbeat:
-		s.lastHeartbeatID, s.lastHeartbeat = f.ID, f.Body
+		s.lastHeartbeats[f.ID] = f.Body
 	case frame.Headers:
-		s.headersID, s.headers = f.ID, f.Body
+		s.headers[f.ID] = f.Body
 	case frame.Invoke:
 		s.invoke(f)
 	case frame.Cancel:
@@ -163,14 +161,10 @@ func (s *server) invoke(f frame.Frame) {
 	c := &Call{IsNew: f.IsNew, id: f.ID, server: s, cancel: cancel}
 	inv := Invocation{
 		ID: f.ID, Activity: f.Activity, Entry: f.Entry, Hash: f.Hash, Attempt: f.Attempt, Keys: f.Keys, Input: f.Body,
+		LastHeartbeat: s.lastHeartbeats[f.ID], Headers: s.headers[f.ID],
 	}
-	if s.lastHeartbeatID == f.ID {
-		inv.LastHeartbeat = s.lastHeartbeat
-	}
-	if s.headersID == f.ID {
-		inv.Headers = s.headers
-	}
-	s.lastHeartbeatID, s.lastHeartbeat, s.headersID, s.headers = "", nil, "", nil
+	delete(s.lastHeartbeats, f.ID)
+	delete(s.headers, f.ID)
 	stop := func() {}
 	if f.DeadlineMS != 0 {
 		inv.Deadline = time.UnixMilli(f.DeadlineMS)

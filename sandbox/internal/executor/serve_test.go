@@ -123,6 +123,27 @@ func TestHandlersAnswerWithResultOrTypedError(t *testing.T) {
 	}
 }
 
+// The frames of calls that begin at the same time arrive in any order, but the frames of one call in theirs.
+func TestFramesOfConcurrentCallsAreNotMixed(t *testing.T) {
+	w := serve(t, Handlers{"echo": func(_ context.Context, inv Invocation) ([]byte, error) {
+		return []byte(inv.ID + ": " + string(inv.LastHeartbeat) + " " + string(inv.Headers)), nil
+	}})
+	for _, id := range []string{"a", "b", "c"} {
+		w.send(frame.Frame{Header: frame.Header{T: frame.LastHeartbeat, ID: id}, Body: []byte("heartbeat of " + id)})
+		w.send(frame.Frame{Header: frame.Header{T: frame.Headers, ID: id}, Body: []byte("headers of " + id)})
+	}
+	for _, id := range []string{"b", "none", "a", "c"} {
+		w.send(frame.Frame{Header: frame.Header{T: frame.Invoke, ID: id, Activity: "echo"}})
+		want := id + ": heartbeat of " + id + " headers of " + id
+		if id == "none" {
+			want = "none:  "
+		}
+		if got := string(w.want(frame.Result).Body); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
 func TestProgressIsThrottledAndItsLastValueKept(t *testing.T) {
 	w := serve(t, Handlers{"show": func(ctx context.Context, _ Invocation) ([]byte, error) {
 		for _, v := range []string{"1", "2", "3"} {
