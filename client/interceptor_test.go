@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -218,5 +220,43 @@ func TestInterceptorsOfActivitiesRunAroundEachAttempt(t *testing.T) {
 	}
 	if !slices.Equal(*calls, want) {
 		t.Errorf("calls: %q", *calls)
+	}
+}
+
+// remover removes the header "secret" from requests.
+type remover struct{ workflow.InterceptorBase }
+
+func (remover) InterceptClient(ctx context.Context, call *workflow.Call, next func(context.Context) error) error {
+	delete(call.Headers, "secret")
+	return next(client.WithHeaders(ctx, map[string]string{"added": "1"}))
+}
+
+// An interceptor can remove headers, whether they are from the context or from the options of the request.
+func TestAnInterceptorRemovesHeaders(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("names", func(ctx context.Context) ([]string, error) {
+		return slices.Sorted(maps.Keys(activity.Headers(ctx))), nil
+	})
+	a := apptest.Start(t, apptest.Options{})
+	workWith(t, a, r)
+	c, err := client.New(client.Options{URLs: []string{a.URL()}, Interceptors: []workflow.Interceptor{remover{}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := map[string]string{"secret": "x", "kept": "y"}
+	for name, call := range map[string]struct {
+		ctx context.Context
+		own map[string]string
+	}{"context": {client.WithHeaders(t.Context(), secret), nil}, "options": {t.Context(), secret}} {
+		run, err := c.StartActivity(call.ctx, "names", nil, client.ActivityOptions{
+			StartOptions: client.StartOptions{Headers: call.own},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if err := run.Result(t.Context(), &got); err != nil || !slices.Equal(got, []string{"added", "kept"}) {
+			t.Errorf("headers of the %s: the activity received %q, %v", name, got, err)
+		}
 	}
 }
