@@ -89,8 +89,8 @@ type Interceptor interface {
 
 	// InterceptActivity runs around an attempt of an activity, in the worker's process also if the activity is isolated
 	// or a handler in another language. It calls next with ctx or a context derived from it, or returns an error, which
-	// fails the attempt. It may replace the error of next, but not remove it. Activity code in the worker's process gets
-	// the context.
+	// fails the attempt. It may replace the error of next, but not remove it; an error about a lost executor or session
+	// state has its effect even if it is replaced. Activity code in the worker's process gets the context.
 	InterceptActivity(ctx context.Context, call *Call, next func(context.Context) error) error
 }
 

@@ -324,7 +324,8 @@ func inSession(a *attempt, next call) call {
 }
 
 // intercepted is the hook that runs the attempt inside the interceptors of the worker, including a rebuild of its
-// session's state. An interceptor cannot hide that the attempt could not begin.
+// session's state. An interceptor cannot hide that the attempt could not begin, or that its executor or the state of
+// its session was lost.
 func intercepted(a *attempt, next call) call {
 	return func(ctx context.Context) (result payload.Payload, err error) {
 		all := a.r.opt.Definitions.Interceptors()
@@ -346,11 +347,23 @@ func intercepted(a *attempt, next call) call {
 			result, inner = next(ctx)
 			return inner
 		})
-		if handBack, ok := errors.AsType[*unavailable](inner); ok {
-			return payload.Payload{}, handBack
+		if hides(err, inner) {
+			return payload.Payload{}, inner
 		}
 		return result, err
 	}
+}
+
+// hides reports whether err, by which an interceptor replaced inner, lacks what decides how the attempt goes on.
+func hides(err, inner error) bool {
+	if _, ok := errors.AsType[*unavailable](inner); ok {
+		return true
+	}
+	if _, ok := errors.AsType[*sandbox.ExecutorEnded](inner); ok {
+		_, ok := errors.AsType[*sandbox.ExecutorEnded](err)
+		return !ok
+	}
+	return errors.Is(inner, activity.ErrSessionLost) && !errors.Is(err, activity.ErrSessionLost)
 }
 
 // runtime implements activity.Runtime for activity code in this process.

@@ -2,6 +2,7 @@ package runner_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -38,12 +39,28 @@ func (e *lostExecutors) Invoke(_ context.Context, inv sandbox.Invocation, _ sand
 
 func (*lostExecutors) Exported(context.Context, string, string) ([]byte, error) { return nil, nil }
 
+// replacer replaces the errors of activities.
+type replacer struct{ workflow.InterceptorBase }
+
+func (replacer) InterceptActivity(ctx context.Context, _ *workflow.Call, next func(context.Context) error) error {
+	if next(ctx) != nil {
+		return errors.New("replaced")
+	}
+	return nil
+}
+
 // Activities that arrive after the executor of their session has ended, but before the app knows that, do not fail: the
 // worker returns them, and they run again under a higher epoch of the session.
 func TestCallsThatComeAfterTheEndOfAnExecutorAreReturned(t *testing.T) {
+	t.Run("without interceptors", func(t *testing.T) { callAfterTheEnd(t) })
+	t.Run("with an interceptor that replaces errors", func(t *testing.T) { callAfterTheEnd(t, replacer{}) })
+}
+
+func callAfterTheEnd(t *testing.T, interceptors ...workflow.Interceptor) {
 	bubble(t, func(t *testing.T, a *control) {
 		executors := &lostExecutors{}
 		a.worker("w", func(r *worker.Registry) {
+			r.Intercept(interceptors...)
 			r.Workflow("calls", func(ctx workflow.Context) error {
 				s, err := workflow.StartSession(ctx, workflow.SessionOptions{})
 				if err != nil {
