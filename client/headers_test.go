@@ -2,6 +2,8 @@ package client_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -93,6 +95,78 @@ func TestHeadersReachTheCode(t *testing.T) {
 		}
 		if err := run.Result(t.Context(), &tenant); err != nil || tenant != "run" {
 			t.Errorf("activity run: %q, %v", tenant, err)
+		}
+	})
+}
+
+// Headers are those of the request or command that caused the code to run, also in a second attempt of an activity, in
+// the second run of a child that is retried, and after a run has continued as new.
+func TestHeadersSurviveRetriesAndContinuations(t *testing.T) {
+	r := worker.NewRegistry()
+	r.Activity("tenant", func(ctx context.Context) (string, error) {
+		if activity.Info(ctx).Attempt == 1 {
+			return "", errors.New("once more")
+		}
+		return activity.Headers(ctx)["tenant"], nil
+	})
+	r.Workflow("child", func(ctx workflow.Context) (string, error) {
+		if workflow.Info(ctx).RunNumber == 1 {
+			return "", errors.New("once more")
+		}
+		return workflow.Headers(ctx)["tenant"], nil
+	})
+	r.Workflow("hops", func(ctx workflow.Context, hop int) ([]string, error) {
+		signals := workflow.Signal(ctx, "signal")
+		if hop == 1 {
+			if err := workflow.Signal(ctx, "continue").Receive(ctx); err != nil {
+				return nil, err
+			}
+			return nil, workflow.ContinueAsNew(workflow.WithHeaders(ctx, map[string]string{"tenant": "hop"}), 2)
+		}
+		out := workflow.WithHeaders(ctx, map[string]string{"tenant": "out"})
+		out = workflow.WithActivity(out, workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2}})
+		tenant, err := workflow.Execute[string](out, "tenant")
+		if err != nil {
+			return nil, err
+		}
+		out = workflow.WithChild(out, workflow.ChildOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2}})
+		child, err := workflow.Await[string](ctx, workflow.StartChild(out, "child"))
+		if err != nil {
+			return nil, err
+		}
+		seen := []string{workflow.Headers(ctx)["tenant"], tenant, child}
+		for received := true; received; {
+			if received, err = signals.ReceiveAsync(); received {
+				seen = append(seen, signals.Headers()["tenant"])
+			}
+		}
+		return seen, err
+	})
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		workWith(t, b, r)
+		c := asking(t, a.URL())
+		of := func(tenant string) context.Context {
+			return client.WithHeaders(t.Context(), map[string]string{"tenant": tenant})
+		}
+		const signals = 40 // more than the next run gets as copies
+		w, err := c.SignalWithStart(of("start"), "hops", client.Args{1}, "signal", nil, client.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"hop", "out", "out", "start"}
+		for i := range signals {
+			want = append(want, fmt.Sprint("signal ", i))
+			if err := w.Signal(of(want[i+4]), "signal"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := w.Signal(of("unused"), "continue"); err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		if err := c.Handle(w.ID, "").Result(t.Context(), &got); err != nil || !slices.Equal(got, want) {
+			t.Errorf("got %q, %v", got, err)
 		}
 	})
 }

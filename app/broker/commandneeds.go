@@ -90,7 +90,9 @@ func (b *Broker) unreceivedSignals(
 			}
 			for _, e := range events {
 				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {
-					list, want = append(list, engine.Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value}), want[1:]
+					list, want = append(list, engine.Signal{
+						Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers,
+					}), want[1:]
 				}
 				after = e.Seq
 			}

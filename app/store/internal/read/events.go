@@ -120,7 +120,9 @@ func (r *reader) InboxSignals(ctx context.Context, b *engine.Inbox) (engine.Inbo
 				return err
 			}
 			if d, ok := data.(*history.SignalReceived); ok && number == next {
-				s.Signals = append(s.Signals, engine.Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value})
+				s.Signals = append(s.Signals, engine.Signal{
+					Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers,
+				})
 				next++
 			}
 			return nil
