@@ -1,5 +1,5 @@
 // The definition "words": the owner of the session reads a text once and counts its words.
-export const options = { setUpTimeoutSeconds: 60, onFailure: 'try_another_worker' };
+export const options = { setUpTimeoutSeconds: 60, onFailure: 'try_another_worker', handOver: 'prepare' };
 
 export async function setUp(text, ctx) {
   const counts = new Map();
