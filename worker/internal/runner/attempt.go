@@ -327,11 +327,11 @@ func inSession(a *attempt, next call) call {
 // session's state. An interceptor cannot hide that the attempt could not begin, or that its executor or the state of
 // its session was lost.
 func intercepted(a *attempt, next call) call {
+	all := a.r.opt.Definitions.Interceptors()
+	if len(all) == 0 {
+		return next
+	}
 	return func(ctx context.Context) (result payload.Payload, err error) {
-		all := a.r.opt.Definitions.Interceptors()
-		if len(all) == 0 {
-			return next(ctx)
-		}
 		var inner error
 		err = userfunc.Around(activity.NewContext(ctx, runtime{a}), all, func(
 			i workflow.Interceptor, ctx context.Context, next func(context.Context) error,
