@@ -126,6 +126,24 @@ func meanwhile(other, do func()) {
 	both.Wait()
 }
 
+// PM2 kills a process 15 s after the end of its drain, also if the drain timeout is set.
+func TestPM2WaitsForADrain(t *testing.T) {
+	node, err := exec.LookPath("node")
+	if err != nil {
+		t.Skip("no node")
+	}
+	for timeout, want := range map[string]string{"": "40000", "1m30s": "105000", "500ms": "15500"} {
+		cmd := exec.CommandContext(
+			t.Context(), node, "-p", "require('../../ecosystem.config.js').apps.map((a) => a.kill_timeout).join()",
+		)
+		cmd.Env = []string{"SOJOURN_DRAIN_TIMEOUT=" + timeout}
+		out, err := cmd.Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want+","+want {
+			t.Errorf("drain timeout %q: kill timeouts %s (%v), want %s", timeout, got, err, want)
+		}
+	}
+}
+
 // TestPM2KeepsBothRolesUp runs the shipped ecosystem.config.js with the real PM2: it restarts killed processes; a
 // reload and a stop let running executors finish; a stop ends both roles within kill_timeout; an invalid setting does
 // not cause a restart loop.

@@ -31,6 +31,10 @@ func TestSystemdUnitsWaitForADrain(t *testing.T) {
 				t.Errorf("%s has no line %s", unit, want)
 			}
 		}
+		alone := strings.HasSuffix(unit, "sojourn-worker.service")
+		if stable := strings.Contains(string(raw), " SOJOURN_WORKER_ID=%H\n"); stable != alone {
+			t.Errorf("%s gives the worker the host name as its ID: %v", unit, stable)
+		}
 	}
 }
 

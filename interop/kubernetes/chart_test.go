@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"helm.sh/helm/v3/pkg/chart"
 	"helm.sh/helm/v3/pkg/chart/loader"
@@ -285,6 +286,9 @@ func deployed(t *testing.T, m manifests, name string, d *apps.Deployment) {
 			t.Errorf("%s: %s stands in the manifest", name, e.Name)
 		}
 	}
+	if seen["SOJOURN_WORKER_ADDR"] {
+		handsOver(t, name, d)
+	}
 	probes := map[string]*core.Probe{"/healthz": c.LivenessProbe, "/readyz": c.ReadinessProbe}
 	for path, p := range probes {
 		if p == nil || p.HTTPGet == nil || p.HTTPGet.Path != path {
@@ -302,6 +306,32 @@ func deployed(t *testing.T, m manifests, name string, d *apps.Deployment) {
 				t.Errorf("%s listens on %s", name, e.Value)
 			}
 		}
+	}
+}
+
+// handsOver checks that a worker keeps its ID when its container restarts, that new workers start before old ones stop,
+// and that the grace period exceeds the drain by 15 s.
+func handsOver(t *testing.T, name string, d *apps.Deployment) {
+	t.Helper()
+	r := d.Spec.Strategy.RollingUpdate
+	if r.MaxUnavailable.String() != "0" || r.MaxSurge.String() == "0" {
+		t.Errorf("%s stops old workers before new ones are ready: %+v", name, r)
+	}
+	id, drain := "", time.Duration(0)
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		switch e.Name {
+		case "SOJOURN_WORKER_ID":
+			id = e.ValueFrom.FieldRef.FieldPath
+		case "SOJOURN_DRAIN_TIMEOUT":
+			drain, _ = time.ParseDuration(e.Value)
+		}
+	}
+	if id != "metadata.name" {
+		t.Errorf("%s has no stable worker ID but %q", name, id)
+	}
+	grace := time.Duration(*d.Spec.Template.Spec.TerminationGracePeriodSeconds) * time.Second
+	if drain < 25*time.Second || grace != drain+15*time.Second {
+		t.Errorf("%s drains for %s and is killed after %s", name, drain, grace)
 	}
 }
 
@@ -396,7 +426,8 @@ func TestExamplesStateTheirPurpose(t *testing.T) {
 		said[e.Name] = e.Value
 	}
 	if said["SOJOURN_QUEUES"] != "models,models-batch" || said["SOJOURN_BUILD_ID"] != "2026-11" ||
-		said["SOJOURN_LOG_LEVEL"] != "debug" || said["SOJOURN_APP_URL"] != "http://prod-sojourn:7700" {
+		said["SOJOURN_DRAIN_TIMEOUT"] != "180s" || said["SOJOURN_LOG_LEVEL"] != "debug" ||
+		said["SOJOURN_APP_URL"] != "http://prod-sojourn:7700" {
 		t.Errorf("models: %v", said)
 	}
 	m = example(t, "tls.yaml")
@@ -426,6 +457,22 @@ func TestTheChartRefusesWhatCannotWork(t *testing.T) {
 		if _, err := render(t, values(t, c.values)); err == nil || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got %v, want %q", c.values, err, c.says)
 		}
+	}
+	own, err := render(t, values(t, `{token: {value: long}, database: {secret: d},
+		workers: {default: {maxSurge: 0, env: {WORKER_ID: w, DRAIN_TIMEOUT: 5s}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := find[apps.Deployment](own)["prod-sojourn-worker-default"]
+	if n := d.Spec.Strategy.RollingUpdate.MaxUnavailable.String(); n != "25%" {
+		t.Errorf("without surge %s old workers may stop: the upgrade cannot begin", n)
+	}
+	times := map[string]int{}
+	for _, e := range d.Spec.Template.Spec.Containers[0].Env {
+		times[e.Name]++
+	}
+	if times["SOJOURN_WORKER_ID"] != 1 || times["SOJOURN_DRAIN_TIMEOUT"] != 1 {
+		t.Errorf("settings of the values are there besides those of the chart: %v", times)
 	}
 	m, err := render(t, values(t, `{token: {value: long}, database: {secret: d}, workers: {default: null, w: {}}}`))
 	if err != nil {
