@@ -299,7 +299,7 @@ func (d *Dispatch) Drop(k engine.WorkerKey, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range d.pollers(k) {
-		if err != ErrDraining || !w.spec.Lessee.Draining {
+		if !errors.Is(err, ErrDraining) || !w.spec.Lessee.Draining {
 			d.endWait(w, err)
 		}
 	}
