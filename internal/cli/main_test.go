@@ -75,6 +75,7 @@ func register(r *worker.Registry) {
 	registerInherit(r)
 	registerStorm(r)
 	registerSetUps(r)
+	registerHandOverKills(r)
 	registerFenced(r)
 	registerFailFast(r)
 	registerHandlers(r)
