@@ -463,3 +463,28 @@ func TestEvictedSessionIsClosedBeforeItsRelease(t *testing.T) {
 		s.Wait(t.Context())
 	})
 }
+
+func TestTheFirstTaskOfAHandedOverSessionHasThePreparedState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := open(t)
+		p := s.Prepare(&protocol.SessionAffinity{SessionID: "s"}, 5)
+		if !p.SetUp() {
+			t.Fatal("the preparation was discarded")
+		}
+		h, err := s.Enter(
+			&protocol.SessionAffinity{SessionID: "s", Epoch: 6, PreparedFor: 5}, lease(time.Now()),
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.State != p.State || h.Epoch != 6 {
+			t.Errorf("the task of epoch %d does not have the prepared state", h.Epoch)
+		}
+		h.EndAttempt()
+		s.DropAll("closed")
+		s.Wait(t.Context())
+		if !p.State.(*state).closed {
+			t.Error("the state was not closed")
+		}
+	})
+}

@@ -371,7 +371,7 @@ func (p *handOverProcess) poll() bool {
 	switch first := !st.ready.Load(); {
 	case st.closed.Load():
 		p.fail("session %s: an attempt under epoch %d runs in state that was torn down", s.SessionID, s.Epoch)
-	case st.prepared != 0 && (first || st.prepared >= s.Epoch || st.prepared != s.PreparedFor):
+	case st.prepared != s.PreparedFor || st.prepared != 0 && (first || st.prepared >= s.Epoch):
 		p.fail("session %s: an attempt under epoch %d runs in the state prepared for epoch %d", s.SessionID, s.Epoch, st.prepared)
 	case first:
 		st.session = s.SessionID
