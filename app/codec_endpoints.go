@@ -1,8 +1,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,7 +27,11 @@ type codecEndpoints struct {
 // database.
 const endpointsAge = 2 * time.Second
 
-// urls returns the URLs, sorted. If they cannot be read it returns those of the last read.
+// maxEndpointBytes limits the header with the policy. Reverse proxies refuse responses with large headers: nginx has a
+// buffer of 4 KiB by default. Without a limit, an administrator of one namespace could make the dashboard fail for all.
+const maxEndpointBytes = 2 << 10
+
+// urls returns the URLs, sorted by length. If they cannot be read it returns those of the last read.
 func (e *codecEndpoints) urls(ctx context.Context) []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -46,7 +52,22 @@ func (e *codecEndpoints) urls(ctx context.Context) []string {
 			e.list = append(e.list, n.CodecEndpoint)
 		}
 	}
-	slices.Sort(e.list)
-	e.list = slices.Compact(e.list)
+	e.list = fitting(e.list)
 	return e.list
+}
+
+// fitting returns the distinct URLs, sorted by length, that together have at most maxEndpointBytes. The longest ones
+// are left out.
+func fitting(urls []string) []string {
+	slices.SortFunc(urls, func(a, b string) int {
+		return cmp.Or(cmp.Compare(len(a), len(b)), strings.Compare(a, b))
+	})
+	urls = slices.Compact(urls)
+	n := 0
+	for i, u := range urls {
+		if n += len(u) + 1; n > maxEndpointBytes {
+			return urls[:i]
+		}
+	}
+	return urls
 }

@@ -2,7 +2,9 @@ package app
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -24,5 +26,19 @@ func TestARequestThatEndsDoesNotEmptyTheListOfCodecEndpoints(t *testing.T) {
 	e.urls(ended)
 	if got := e.urls(t.Context()); !slices.Equal(got, []string{"https://codec.example.com/decode"}) {
 		t.Errorf("got %q", got)
+	}
+}
+
+// An administrator of some namespaces sets endpoints as long as possible. The header stays small enough for reverse
+// proxies, and the endpoints of other namespaces stay in it.
+func TestLongCodecEndpointsAreLeftOut(t *testing.T) {
+	const own = "https://codec.example.com/decode"
+	urls := []string{own, own}
+	for i := range 50 {
+		urls = append(urls, fmt.Sprintf("https://%d.example.com/%s", i, strings.Repeat("x", 950)))
+	}
+	got := fitting(urls)
+	if !slices.Contains(got, own) || len(got) != 3 || len(strings.Join(got, " ")) > maxEndpointBytes {
+		t.Errorf("%d endpoints of %d bytes: %.60q", len(got), len(strings.Join(got, " ")), got)
 	}
 }
