@@ -79,8 +79,8 @@ func TestTaskOvertakesOlderOnesToItsCreator(t *testing.T) {
 	})
 }
 
-// If the outcomes of a poll create no task for it, one claim leases ready tasks, and the poll ends if the claim is
-// empty. Slots that its own tasks do not need are claimed immediately.
+// A poll also reports outcomes. If these create no next task for the worker, the poll leases ready tasks once, and ends
+// if there are none. Slots that the next tasks do not need are filled immediately.
 func TestWorkerWithoutNewTasksReceivesTheBacklog(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("w", "x")

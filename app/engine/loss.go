@@ -14,7 +14,7 @@ import (
 // blamed; if it had one suspect, the suspect is blamed; otherwise all tasks become suspects. The result is stored with
 // each task as its Suspicion.
 
-// These are times and limits for suspects.
+// Times and limits for suspects: tasks that may have ended their worker process.
 const (
 	// After freeSuspectAfter, a suspect with at most freeSuspectLosses losses is dispatched to any process.
 	freeSuspectAfter  = time.Minute

@@ -256,7 +256,7 @@ func waiting(f protocol.Failure) bool {
 }
 
 // blocks reports whether retries cannot help, because the code does not match the history; an operator must repair the
-// run. The texts are those of the published SDKs, which report such faults as ordinary failures.
+// run. It compares failure messages, because the published SDKs report such faults as ordinary failures.
 func blocks(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{

@@ -163,7 +163,8 @@ func runCount(ctx context.Context, r store.Reader, run *engine.Head, flow engine
 	return n, err
 }
 
-// ofKind restricts a query to runs of one kind; the requested type is then a type of this kind.
+// ofKind restricts a query to workflow runs or activity runs. The requested type is then the name of a workflow or of
+// an activity.
 func ofKind(q *store.RunQuery, kind string) error {
 	switch {
 	// A type of workflows is never a type of activity runs.

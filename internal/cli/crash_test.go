@@ -327,7 +327,8 @@ func crash(t *testing.T, c client, path string, processes ...*killer) {
 			k.strike()
 		}
 		c.up()
-		// the interrupted tasks can run again: repeated kills would make them poison tasks, which another test covers
+		// Let the interrupted tasks complete before the next kill. A task that several kills interrupt is failed as
+		// poison, which another test covers.
 		l.progress(12)
 	}
 	l.end(path)

@@ -241,7 +241,7 @@ var settings = []setting{
 	{name: "release", roles: servers, help: "release that app and worker compare; overrides the detected one"},
 	{
 		name: "release-strict", kind: flag, value: "false", roles: servers,
-		help: "refuse to dispatch if no release can be detected",
+		help: "refuse to dispatch if neither the app nor the worker has a known release",
 	},
 	{
 		name: "socket-transports", kind: list, value: "websocket,polling", roles: apps,

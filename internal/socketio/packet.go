@@ -45,8 +45,8 @@ type frame struct {
 	grant  *budget.Grant // memory grant of a received packet
 }
 
-// packet is one decoded Socket.IO packet. A binary packet has the type of the plain one after its attachments are
-// complete.
+// packet is one decoded Socket.IO packet. When all attachments of a binary packet have arrived, its type changes to
+// that without attachments: BINARY_EVENT becomes EVENT.
 type packet struct {
 	kind        byte
 	namespace   string

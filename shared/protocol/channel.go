@@ -174,7 +174,8 @@ type WorkerSettings struct {
 	Fresh        bool   `json:"EXECUTORS_FRESH,omitempty"`     // outside sessions each call has a new executor
 }
 
-// ChannelPoll requests jobs. Without Max the response is one job or null. The machine is optional.
+// ChannelPoll requests tasks. Without Max the response is one task or null, not a list. The description of the worker's
+// machine is optional.
 type ChannelPoll struct {
 	*MachineInformation
 	Queues    []string         `json:"queues,omitempty"`

@@ -52,8 +52,8 @@ type StartRequest struct {
 	StartDelay       int64  `json:"start_delay_seconds,omitempty" minimum:"0" maximum:"315360000"`
 	Cron             string `json:"cron,omitempty"`          // creates a schedule with this ID instead of a run
 	CronTimezone     string `json:"cron_timezone,omitempty"` // default UTC
-	// BuildID pins the run to a build; default: the queue's promoted build. Compatibility is the contract's name of
-	// this member.
+	// BuildID pins the run to a build; default: the queue's promoted build. The contract calls the same value
+	// compatibility; a request may use either name.
 	BuildID       string `json:"build_id,omitempty" maxLength:"255"`
 	Compatibility string `json:"compatibility,omitempty" maxLength:"255"`
 	// hold the response until the run, or the run that continues it, has closed; 0: do not wait

@@ -312,7 +312,7 @@ var WaitRules = []WaitRule{
 	},
 }
 
-// WaitSubjects are the subjects of wait texts that are not complete sentences.
+// WaitSubjects has the subjects that precede wait texts that are only predicates, such as "is at its rate limit".
 var WaitSubjects = map[WaitKind]string{
 	WaitForActivity: `[activity "{activity}"|an activity][ (and {more} more)]`,
 	WaitForTask:     "workflow task",

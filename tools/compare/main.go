@@ -283,7 +283,7 @@ func (p *peer) response() (string, error) {
 	select {
 	case line, open := <-p.lines:
 		if !open {
-			return "", errors.New("the process of the peer has ended")
+			return "", errors.New("the process of the compared system has exited")
 		}
 		return line, nil
 	case <-time.After(responseTimeout):

@@ -96,7 +96,7 @@ func (h *handler) contextWith(headers map[string]string) *flow {
 func handlerFunc(what, name string, fn any) *userfunc.Func {
 	f, err := userfunc.New(fn, reflect.TypeFor[Context]())
 	if err == nil && name == "" {
-		err = errors.New("it has no name")
+		err = errors.New("the name is empty")
 	}
 	if err != nil {
 		panic(fmt.Errorf("workflow: %s %q: %w", what, name, err))

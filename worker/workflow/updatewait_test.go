@@ -380,7 +380,8 @@ func TestHandlersThatChangedAreNondeterminism(t *testing.T) {
 	}
 }
 
-// Events that arrive during the task that accepted the update precede UpdateApplied in history.
+// A handler may return in the task that accepts its update. Events that arrive during that task precede UpdateApplied
+// in history.
 func TestHandlerMayReturnBeforeItsStartIsRecorded(t *testing.T) {
 	a := start(t, func(ctx workflow.Context) error {
 		workflow.HandleUpdate(ctx, "ask", func(ctx workflow.Context) (string, error) {

@@ -104,12 +104,12 @@ var comparisons = map[string]store.Comparison{
 	"<": store.Less, "<=": store.AtMost, ">": store.More, ">=": store.AtLeast,
 }
 
-// either parses parts that are joined by OR. With not, all of the negated parts must match.
+// either parses parts that are joined by OR. With not the expression is negated: none of the parts may match.
 func (p *parser) either(not bool) ([]store.Condition, error) {
 	return p.joined("OR", !not, not, p.all)
 }
 
-// all parses parts that are joined by AND. With not, one of the negated parts must match.
+// all parses parts that are joined by AND. With not the expression is negated: at least one part must not match.
 func (p *parser) all(not bool) ([]store.Condition, error) {
 	return p.joined("AND", not, not, p.negatable)
 }

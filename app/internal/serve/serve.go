@@ -439,7 +439,7 @@ func (p *Pipeline) run(x Exchange) (Response, error) {
 	return out, err
 }
 
-// requestUnit is the size of a request that counts as one in progress.
+// requestUnit is the body size per unit of the limit of requests in progress: a larger body counts as several requests.
 const requestUnit = 128 << 10
 
 // enter waits until the request, whose body was read, is admitted. Small requests of the reserved part never wait, and

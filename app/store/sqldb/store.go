@@ -58,8 +58,8 @@ type Config struct {
 	// Prepared executes the statements of Reads; nil if the driver prepares and caches them.
 	Prepared *db.Prepared
 	Gorm     gorm.Dialector
-	// Notify is called after a commit, on the committer's goroutine, with notifications for other processes; nil if
-	// there are none. Before the commit, they would make other processes read rows that do not exist yet.
+	// Notify is called after a commit, on the committer's goroutine, with notifications for other processes; nil if no
+	// other process uses the database. Before the commit, other processes would read rows that do not exist yet.
 	Notify func(Notice)
 	// QueuesChanged returns the call that notifies other processes, in the commit's transaction, of changed settings of
 	// a queue; nil if there are no other processes. They do not poll for settings, so this notification must not be

@@ -52,7 +52,8 @@ func (r resting) fleet() int {
 	return 20
 }
 
-// registerIdle adds workflows that wait in a certain state after they have reached it.
+// registerIdle registers one workflow for each idle state, such as a timer or a held session. Each run calls there when
+// it has reached the state, and stays in it.
 func registerIdle(r *worker.Registry, there func()) {
 	const long = 30 * 24 * time.Hour
 	r.Workflow("sleeper", func(ctx workflow.Context) error {

@@ -232,7 +232,7 @@ func (r *runner) during(ctx context.Context, s Step, vars map[string]any) (answe
 			err = fmt.Errorf("meanwhile step %d: %s: %w", i+1, inner.Request.requestLine(vars), err)
 			select {
 			case early := <-sentRequests: // the response may have arrived while the error occurred
-				return answer{}, fmt.Errorf("request returned early with status %d: %.400s: %w", early.status, early.raw, err)
+				return answer{}, fmt.Errorf("the request must still wait, but it returned status %d: %.400s: %w", early.status, early.raw, err)
 			default:
 				return answer{}, err
 			}

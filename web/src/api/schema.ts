@@ -1736,7 +1736,7 @@ export interface components {
         } | Json | Json;
         /** @description A start request, with options of other systems that Sojourn does not support: they are rejected, since the caller relies on them. */
         start: {
-            /** @description Pins the run to a build; default: the queue's promoted build. Compatibility is the contract's name of this member. */
+            /** @description Pins the run to a build; default: the queue's promoted build. The contract calls the same value compatibility; a request may use either name. */
             build_id?: string;
             business_key?: string;
             compatibility?: string;
