@@ -37,7 +37,7 @@ func TestDrainOfAWorkerEndsItsOpenPolls(t *testing.T) {
 			t.Helper()
 			answers := make(chan response, 3)
 			for _, kind := range []string{"workflow", "activity", "query"} {
-				go func() { answers <- w.pollWith(kind, `,"timeout_seconds":60`) }()
+				go func() { answers <- w.pollWith(kind, `,"timeout_seconds":8`) }()
 			}
 			waiting(t, b, 3)
 			here.want(200, method, path, body)

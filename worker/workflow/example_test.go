@@ -308,7 +308,8 @@ func (tenantOf) InterceptWorkflow(ctx workflow.Context, call *workflow.Call, nex
 // A worker runs the interceptors that its registry got by worker.Registry.Intercept.
 func ExampleInterceptor() {
 	var interceptor workflow.Interceptor = tenantOf{}
-	_ = interceptor
+	fmt.Printf("%T\n", interceptor)
+	// Output: workflow_test.tenantOf
 }
 
 // A branch checks orders one after the other while the workflow receives them as signals.
