@@ -29,7 +29,7 @@ func TestARequestThatEndsDoesNotEmptyTheListOfCodecEndpoints(t *testing.T) {
 	}
 }
 
-// An administrator of some namespaces sets endpoints as long as possible. The header stays small enough for reverse
+// An administrator of some namespaces sets endpoints with the maximum length. The header stays small enough for reverse
 // proxies, and the endpoints of other namespaces stay in it.
 func TestLongCodecEndpointsAreLeftOut(t *testing.T) {
 	const own = "https://codec.example.com/decode"

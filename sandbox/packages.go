@@ -206,7 +206,7 @@ func (p *Pool) Install() {
 }
 
 // install returns the folder of a manifest's packages, and installs them unless a worker already has. It returns "" if
-// the interpreter already has all of them. tell receives the lines of the installer's output.
+// the interpreter already has all of them. progress is called with each line of the installer's output.
 func (k *packages) install(
 	ctx context.Context, l *language, m manifest, progress func(line string),
 ) (there string, err error) {

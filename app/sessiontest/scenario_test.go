@@ -181,7 +181,7 @@ func TestScenarios(t *testing.T) {
 			h.equal("messages", output[[]string](h, run), []string{"m0", "m1", "m2", "m3", "m4", "m5"})
 			h.equal("made and resumed", fmt.Sprint(made.Load(), resumed.Load()), "1 1")
 			last := h.did("m3")[len(h.did("m3"))-1]
-			h.between("B goes on", last.from, killed, killed+3*sec+500*ms) // a blamed task has a backoff of one second
+			h.between("B continues", last.from, killed, killed+3*sec+500*ms) // a blamed task has a backoff of one second
 			h.equal("worker", last.worker, "B")
 		})
 	}

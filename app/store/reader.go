@@ -41,7 +41,7 @@ type RunReader interface {
 	Step(ctx context.Context, id string, seq int64) (*engine.Run, error)
 	Runs(ctx context.Context, q RunQuery) (RunList, error) // newest start first
 	// Uncarried returns the given search attributes that no run of the namespace has. It reads the index once per
-	// attribute, whatever the number of runs.
+	// attribute, independent of the number of runs.
 	Uncarried(ctx context.Context, namespace string, attributes []string) ([]string, error)
 	// RunCounts counts all runs of one namespace.
 	RunCounts(ctx context.Context, namespace string) (map[protocol.RunStatus]int, error)

@@ -8,7 +8,7 @@ import (
 	"github.com/sojourn-run/sojourn/sandbox"
 )
 
-// minMemory is the minimum that settings.memory returns, whatever executor-memory is.
+// minMemory is the minimum that settings.memory returns, regardless of executor-memory.
 const minMemory = 64 << 20
 
 // memoryOutsideRuntime is the minimum memory of a process that the Go runtime does not count.

@@ -252,7 +252,7 @@ func checkEgress(c *checker, cfg *Config) {
 	}
 }
 
-// shortLease is the length below which a lease is renewed after half of its length, whatever the buffer is.
+// shortLease is the length below which a lease is renewed after half of its length, regardless of the buffer.
 const shortLease = 15 * time.Second
 
 // renewal returns the interval in which the lease of a running attempt is renewed.

@@ -55,7 +55,7 @@ func (e *Error) Is(target error) bool {
 }
 
 // outcome is like AsError, for the error of a handler. If the error is only the cause with which the caller's context
-// was cancelled, the code is [CodeCancelled] whatever that cause is.
+// was cancelled, the code is [CodeCancelled] for every such cause.
 func outcome(ctx context.Context, err error) *Error {
 	var known *Error
 	if errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &known) && errors.Is(err, context.Cause(ctx)) {

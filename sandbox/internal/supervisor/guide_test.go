@@ -14,6 +14,6 @@ func TestGuideStatesTheSupervisorsTimeouts(t *testing.T) {
 		t.Errorf("it looks every %s when memory runs high", nearLimitInterval)
 	}
 	const page = "guide/isolation.md"
-	docnumbers.In(t, page, "over the limit by up to what is allocated in {}, then ended", nearLimitInterval)
+	docnumbers.In(t, page, "exceed the limit by what the executor allocates in {}, and is then ended", nearLimitInterval)
 	docnumbers.In(t, page, "(`oom_score_adj` {} and {}), and the worker after those", executorScore, supervisorScore)
 }

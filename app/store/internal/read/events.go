@@ -24,7 +24,7 @@ func (r *reader) Events(
 	var list []history.Event
 	bytes := 0
 	add := func(e history.Event, size int, _ bool) error {
-		// A page has at least one event, whatever its size: otherwise a page that is too small for an event would make
+		// A page has at least one event, regardless of its size: otherwise a page that is too small for an event would make
 		// no progress.
 		if bytes += size + engine.EventBytes; len(list) > 0 && bytes > maxBytes && maxBytes > 0 {
 			return errEnough

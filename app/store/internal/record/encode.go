@@ -155,8 +155,8 @@ const (
 )
 
 // AddItem adds an open item of a run, such as a timer. Activities have a table of their own. Items of all kinds share
-// one table, because queries select them by run or by due time, whatever their kind, and because a new kind then needs
-// no migration.
+// one table, because queries select them by run or by due time, regardless of their kind, and because a new kind then
+// needs no migration.
 func AddItem(r *db.Rowset, run, kind string, seq int64, due history.Time, v any) error {
 	body, err := Document(v)
 	if err != nil {
