@@ -7,6 +7,8 @@ import { decodeBy, Refused, replaceSealed, sealedIn, type Decoded, type Sealed }
 import { useNamespace } from "../shell/namespace";
 
 const tokenName = (endpoint: string) => `sojourn.codec-token ${endpoint}`;
+/** The event after an endpoint has accepted another access token: the refused values of the page are decoded again. */
+const tokenAccepted = "sojourn.codec-token-accepted";
 
 interface Outcome {
   of: Sealed[];
@@ -23,24 +25,36 @@ export function useDecoded(value: Json | undefined, text: string): { shown: Json
   const list = useQuery({ queryKey: keys.namespaces, queryFn: api.namespaces, enabled: sealed.length > 0, staleTime: 60_000 });
   const endpoint = list.data?.namespaces.find((n) => n.name === namespace)?.codec_endpoint ?? "";
   const [entered, setEntered] = useState("");
+  const [attempt, setAttempt] = useState(0);
   const [outcome, setOutcome] = useState<Outcome>();
   useEffect(() => {
     if (!endpoint || sealed.length === 0) return;
     const ends = new AbortController();
-    const token = entered || (sessionStorage.getItem(tokenName(endpoint)) ?? "");
+    const stored = () => sessionStorage.getItem(tokenName(endpoint)) ?? "";
+    const token = entered || stored();
+    const retry = () => {
+      setEntered("");
+      setAttempt((n) => n + 1);
+    };
     decodeBy(endpoint, token, sealed, ends.signal).then(
       (values) => {
-        if (token) sessionStorage.setItem(tokenName(endpoint), token);
+        if (token && token !== stored()) {
+          sessionStorage.setItem(tokenName(endpoint), token);
+          window.dispatchEvent(new Event(tokenAccepted));
+        }
         setOutcome({ of: sealed, values });
       },
       (err: unknown) => {
         if (ends.signal.aborted) return;
         const message = err instanceof Error ? err.message : String(err);
-        setOutcome(err instanceof Refused ? { of: sealed, refused: message } : { of: sealed, error: message });
+        if (!(err instanceof Refused)) return setOutcome({ of: sealed, error: message });
+        if (stored() && stored() !== token) return retry(); // another value's token was accepted meanwhile
+        window.addEventListener(tokenAccepted, retry, { signal: ends.signal });
+        setOutcome({ of: sealed, refused: message });
       },
     );
     return () => ends.abort();
-  }, [endpoint, entered, sealed]);
+  }, [endpoint, entered, attempt, sealed]);
   const done = outcome?.of === sealed ? outcome : undefined;
   const values = done?.values;
   const shown = useMemo(() => {
