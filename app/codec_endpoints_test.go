@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/internal/docnumbers"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -41,4 +42,8 @@ func TestLongCodecEndpointsAreLeftOut(t *testing.T) {
 	if !slices.Contains(got, own) || len(got) != 3 || len(strings.Join(got, " ")) > maxEndpointBytes {
 		t.Errorf("%d endpoints of %d bytes: %.60q", len(got), len(strings.Join(got, " ")), got)
 	}
+}
+
+func TestGuideStatesHowManyCodecEndpointsThePolicyHas(t *testing.T) {
+	docnumbers.In(t, "guide/encryption.md", "The policy has room for {} of such URLs over all namespaces", maxEndpointBytes)
 }

@@ -13,6 +13,10 @@ import (
 // CompressFrom is the default size from which Compress compresses a payload, in bytes.
 const CompressFrom = 4 << 10
 
+// minSaving is the divisor of the smallest saving: a payload that compression does not make smaller by at least
+// 1/minSaving of its size stays as it is.
+const minSaving = 8
+
 // maxDecompressed is the maximum size of a decompressed payload: that of the largest blob, without base64.
 const maxDecompressed = payload.MaxDecodedBytes / 4 * 3
 
@@ -51,7 +55,7 @@ func (c *compression) Encode(data []byte) ([]byte, string, error) {
 	}
 	e, _ := c.coder()
 	small := e.EncodeAll(data, nil)
-	if len(small) > len(data)-len(data)/8 {
+	if len(small) > len(data)-len(data)/minSaving {
 		return nil, "", nil
 	}
 	return small, "", nil

@@ -84,7 +84,7 @@ func compare(text, sentence string, values []any) error {
 
 var words = map[string]int64{
 	"a": 1, "an": 1, "one": 1, "once": 1, "two": 2, "twice": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7,
-	"eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16, "sixty": 60, "hundred": 100,
+	"eight": 8, "nine": 9, "ten": 10, "twelve": 12, "sixteen": 16, "sixty": 60, "hundred": 100, "eighth": 8,
 }
 
 var times = map[string]time.Duration{

@@ -19,6 +19,8 @@ func TestGuideStatesTheRequestLimits(t *testing.T) {
 	docnumbers.In(t, "guide/headers.md", "A request or command may have {} headers, of {} KiB together.", history.MaxHeaders,
 		history.MaxHeaderBytes>>10)
 
+	docnumbers.In(t, "guide/encryption.md", "those of more than {} only with `--full`", PreviewBytes)
+
 	tag := func(member, name string) string {
 		f, _ := reflect.TypeFor[StartRequest]().FieldByName(member)
 		return f.Tag.Get(name)
