@@ -154,10 +154,10 @@ func (e *endpoint) value(in sealedJSON, room *int) (json.RawMessage, error) {
 	if *room <= 0 {
 		return nil, errTooLarge
 	}
-	p, err := payload.Seal(payload.Sealed{Codec: in.Codec, KeyID: in.KeyID, Data: in.Data}, false)
-	if err == nil && !payload.IsSealed(p.Blob) {
-		err = errors.New("the payload names no codec")
+	if in.Codec == "" {
+		return nil, errors.New("the payload names no codec")
 	}
+	p, err := payload.Seal(payload.Sealed{Codec: in.Codec, KeyID: in.KeyID, Data: in.Data}, false)
 	if err == nil {
 		p, err = e.chain.DecodeValue(p)
 	}
