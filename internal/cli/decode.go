@@ -48,9 +48,14 @@ func sealedIn(raw json.RawMessage) (s sealedValue, ok bool) {
 // decodedRun returns a run whose input and output are decoded by the codec endpoint of its namespace. If that fails,
 // the values stay encoded, and a line on standard error has the reason.
 func (p *program) decodedRun(c *cobra.Command, v protocol.RunView) protocol.RunView {
-	input, some := sealedIn(v.Input)
-	output, more := sealedIn(v.Output)
-	if !some && !more {
+	var encoded []sealedValue
+	var members []*json.RawMessage // of v, in the order of encoded
+	for _, member := range []*json.RawMessage{&v.Input, &v.Output} {
+		if s, ok := sealedIn(*member); ok {
+			encoded, members = append(encoded, s), append(members, member)
+		}
+	}
+	if len(encoded) == 0 {
 		return v
 	}
 	var about protocol.NamespaceView
@@ -58,26 +63,25 @@ func (p *program) decodedRun(c *cobra.Command, v protocol.RunView) protocol.RunV
 	if err == nil && about.CodecEndpoint == "" {
 		return v
 	}
-	values := []json.RawMessage{nil, nil}
+	var values []json.RawMessage
 	if err == nil {
-		values, err = decodeByEndpoint(c.Context(), about.CodecEndpoint, []sealedValue{input, output})
+		values, err = decodeByEndpoint(c.Context(), about.CodecEndpoint, encoded)
 	}
 	if err != nil {
 		fmt.Fprintf(p.err, "values are shown as stored: %v\n", err)
 		return v
 	}
-	if some && values[0] != nil {
-		v.Input = values[0]
-	}
-	if more && values[1] != nil {
-		v.Output = values[1]
+	for i, value := range values {
+		if value != nil {
+			*members[i] = value
+		}
 	}
 	return v
 }
 
 // decodeByEndpoint decodes payloads by a codec endpoint. The request contains the payloads and the viewer's access
-// token for the endpoint, and nothing of Sojourn. It follows no redirects. A value that is not encoded is nil. The
-// token is sent only to the endpoint that the viewer has named. Errors quote the texts of the endpoint.
+// token for the endpoint, and nothing of Sojourn. It follows no redirects. The token is sent only to the endpoint that
+// the viewer has named. Errors quote the texts of the endpoint.
 func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedValue) ([]json.RawMessage, error) {
 	if err := protocol.CheckCodecEndpoint("codec_endpoint", endpoint); err != nil {
 		return nil, err
@@ -141,7 +145,7 @@ func decodeByEndpoint(ctx context.Context, endpoint string, payloads []sealedVal
 	}
 	values := make([]json.RawMessage, len(payloads))
 	for i, one := range out.Values {
-		if values[i] = one.Value; one.Error != "" && payloads[i].Codec != "" {
+		if values[i] = one.Value; one.Error != "" {
 			return nil, fmt.Errorf("codec endpoint %s: %q", endpoint, one.Error)
 		}
 	}
