@@ -85,13 +85,12 @@ func (c Chain) encode(p payload.Payload, args bool) (payload.Payload, error) {
 	if p.IsZero() || len(c) == 0 {
 		return p, nil
 	}
-	original := p
 	frame, err := payload.Frame(p)
 	if err != nil {
 		return p, err
 	}
-	// The app and workers in other languages see the form of the last codec. Only that form tells a list of arguments
-	// from a value, so the chain encodes the others as values.
+	// The app and workers in other languages see the form of the last codec. Only that form distinguishes a list of
+	// arguments from a value, so the chain encodes the others as values.
 	var outer *payload.Sealed
 	for _, one := range c {
 		encoded, key, err := encodeWith(one, frame)
@@ -102,22 +101,20 @@ func (c Chain) encode(p payload.Payload, args bool) (payload.Payload, error) {
 			continue
 		}
 		outer = &payload.Sealed{Codec: one.Name(), KeyID: key, Data: encoded}
-		if p, err = payload.Seal(*outer, false); err != nil {
-			return p, err
-		}
-		if frame, err = payload.Frame(p); err != nil {
+		if frame, err = payload.SealFrame(*outer); err != nil {
 			return p, err
 		}
 	}
-	if outer != nil && args {
-		if p, err = payload.Seal(*outer, true); err != nil {
+	encoded := p
+	if outer != nil {
+		if encoded, err = payload.Seal(*outer, args); err != nil {
 			return p, err
 		}
 	}
-	if len(p.Blob) > payload.MaxBytes {
-		return original, payload.TooLarge(len(p.Blob))
+	if len(encoded.Blob) > payload.MaxBytes {
+		return p, payload.TooLarge(len(encoded.Blob))
 	}
-	return p, nil
+	return encoded, nil
 }
 
 func (c Chain) decode(p payload.Payload, args bool) (payload.Payload, error) {
@@ -134,7 +131,7 @@ func (c Chain) decode(p payload.Payload, args bool) (payload.Payload, error) {
 		if p, err = payload.OfFrame(frame); err != nil {
 			return original, fmt.Errorf("codec %q decoded a payload to other bytes than a payload: %w", sealed.Codec, err)
 		}
-		args = false // only the outermost form is a list; what a codec encoded first decides
+		args = false // only the outermost form distinguishes a list
 	}
 	return original, fmt.Errorf("payload is encoded by more than %d codecs", maxNesting)
 }

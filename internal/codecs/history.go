@@ -12,8 +12,8 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// DecodeEvents decodes the payloads of events. It returns the same slice if none is encoded. Otherwise it copies the
-// slice and the changed events, because an app in the same process may use them too.
+// DecodeEvents decodes the payloads of events. It returns the same slice if no payload begins like an encoded one.
+// Otherwise it copies the slice and these events, because an app in the same process may use them too.
 func (c Chain) DecodeEvents(events []history.Event) ([]history.Event, error) {
 	all, copied := events, false
 	for i := range events {
@@ -35,10 +35,10 @@ func (c Chain) DecodeEvents(events []history.Event) ([]history.Event, error) {
 	return all, nil
 }
 
-// decodeData returns the data of an event with decoded payloads: a copy, or d itself if no payload is encoded.
+// decodeData returns the data of an event with decoded payloads: a copy, or d itself if no payload can be encoded.
 func (c Chain) decodeData(d history.Data) (history.Data, error) {
 	args, value, failure := payloadsOf(d)
-	if !isSealed(args, true) && !isSealed(value, false) && (failure == nil || !hasSealedDetails(failure.Exception)) {
+	if !maybeSealed(args, true) && !maybeSealed(value, false) && (failure == nil || !hasSealedDetails(failure.Exception)) {
 		return d, nil
 	}
 	from := reflect.ValueOf(d).Elem()
@@ -70,12 +70,8 @@ func (c Chain) decodeData(d history.Data) (history.Data, error) {
 	return d, nil
 }
 
-func isSealed(blob *string, args bool) bool {
-	if blob == nil {
-		return false
-	}
-	_, ok := payload.Unseal(payload.Payload{Blob: *blob}, args)
-	return ok
+func maybeSealed(blob *string, args bool) bool {
+	return blob != nil && payload.MaybeSealed(*blob, args)
 }
 
 // payloadsOf returns the members of an event that a codec encodes: its arguments, its value and the failure whose
@@ -176,7 +172,7 @@ func (c Chain) DecodeException(raw json.RawMessage) (json.RawMessage, error) {
 	return changeDetails(raw, c.DecodeValue)
 }
 
-// hasSealedDetails reports whether the details of an exception are encoded.
+// hasSealedDetails reports whether the details of an exception begin like encoded ones.
 func hasSealedDetails(raw json.RawMessage) bool {
 	if !bytes.Contains(raw, []byte(payload.SealedPrefix)) {
 		return false
@@ -184,7 +180,7 @@ func hasSealedDetails(raw json.RawMessage) bool {
 	var exception struct {
 		Details payload.Payload `json:"details"`
 	}
-	return json.Unmarshal(raw, &exception) == nil && isSealed(&exception.Details.Blob, false)
+	return json.Unmarshal(raw, &exception) == nil && payload.MaybeSealed(exception.Details.Blob, false)
 }
 
 // changeDetails applies fn to the details of an exception, if it has any.

@@ -30,31 +30,46 @@ func Seal(s Sealed, args bool) (Payload, error) {
 		w.buf = append(w.buf, tagArray)
 		w.number(1)
 	}
-	w.buf = append(w.buf, tagMap)
-	w.number(3)
-	err := w.text(sealedCodec)
-	if err == nil {
-		err = w.string(s.Codec)
-	}
-	if err == nil {
-		err = w.text(sealedKey)
-	}
-	if err == nil {
-		err = w.string(s.KeyID)
-	}
-	if err == nil {
-		err = w.text(sealedData)
+	err := w.sealed(s)
+	if args {
+		w.buf = append(w.buf, 0)
 	}
 	if b.bin = w.buf; err != nil {
 		return Payload{}, err
 	}
+	return b.seal(MaxDecodedBytes)
+}
+
+// SealFrame returns the Avro frame of the payload that Seal returns for a value: the bytes that the next codec encodes.
+func SealFrame(s Sealed) ([]byte, error) {
+	w := writer{buf: []byte(header)}
+	if err := w.sealed(s); err != nil {
+		return nil, err
+	}
+	if size := strict64.EncodedLen(len(w.buf)); size > MaxDecodedBytes {
+		return nil, tooLarge(size, MaxDecodedBytes)
+	}
+	return w.buf, nil
+}
+
+// sealed writes the map.
+func (w *writer) sealed(s Sealed) error {
+	w.buf = append(w.buf, tagMap)
+	w.number(3)
+	for _, member := range [...][2]string{{sealedCodec, s.Codec}, {sealedKey, s.KeyID}} {
+		if err := w.text(member[0]); err != nil {
+			return err
+		}
+		if err := w.string(member[1]); err != nil {
+			return err
+		}
+	}
+	if err := w.text(sealedData); err != nil {
+		return err
+	}
 	w.bytes(s.Data)
 	w.buf = append(w.buf, 0)
-	if args {
-		w.buf = append(w.buf, 0)
-	}
-	b.bin = w.buf
-	return b.seal(MaxDecodedBytes)
+	return nil
 }
 
 // The lengths of the text that shows that most payloads are not sealed, and of the bytes that it encodes.
@@ -66,7 +81,7 @@ const (
 // Unseal returns the content of a sealed value or, with args, of a sealed list of arguments. It returns false for every
 // other payload.
 func Unseal(p Payload, args bool) (Sealed, bool) {
-	if !maybeSealed(p.Blob, args) {
+	if !MaybeSealed(p.Blob, args) {
 		return Sealed{}, false
 	}
 	b := buffers.Get().(*buffer)
@@ -92,8 +107,9 @@ func IsSealed(blob string) bool {
 // SealedPrefix is the begin of the blob of every value that Seal returns.
 const SealedPrefix = "wwHioz3/VYAiNw4GGnNvam91cm4uY29k"
 
-// maybeSealed reads the begin of a blob. It returns false for nearly all payloads that are not sealed.
-func maybeSealed(blob string, args bool) bool {
+// MaybeSealed reads the beginning of a blob. It returns false for nearly all payloads that Unseal does not accept, and
+// true for all others.
+func MaybeSealed(blob string, args bool) bool {
 	if len(blob) < sealedText || !strings.HasPrefix(blob, headerText) {
 		return false
 	}
