@@ -228,7 +228,7 @@ func TestTheSizeLimitAppliesToTheEncodedForm(t *testing.T) {
 	}
 }
 
-// What a codec returns comes from outside: it is checked before it is used.
+// The bytes that a codec returns are not trusted: the chain checks that they are a payload.
 func TestACodecThatDecodesToOtherBytesIsRefused(t *testing.T) {
 	odd := codecs.Chain{reversing{}}
 	sealed, err := payload.Seal(payload.Sealed{Codec: "reversing", Data: []byte("no frame")}, false)

@@ -32,7 +32,7 @@ type compression struct {
 //
 // Set Compress before Encrypt, since encrypted data cannot be compressed. The size of a payload that was compressed
 // before it was encrypted depends on its content. Do not compress payloads in which one person's secret is next to
-// another person's text: whoever sees the sizes could guess the secret.
+// another person's text: an observer of the sizes could guess the secret.
 func Compress(minBytes int) Codec {
 	if minBytes <= 0 {
 		minBytes = CompressFrom

@@ -12,7 +12,7 @@ const KeySize = 32
 
 // Key is a key of AES-256.
 type Key struct {
-	ID     string // stored with each payload and readable for everybody; must not change and not be used again
+	ID     string // stored unencrypted with each payload; must not change, and no other key may have it later
 	Secret []byte // KeySize random bytes
 }
 

@@ -59,7 +59,7 @@ func ExampleEncrypt() {
 	// Output: confidential 2 <nil>
 }
 
-// The endpoint decodes payloads for the dashboard and the command line. It decides itself who may read them.
+// The endpoint decodes payloads for the dashboard and the command line. Its Authorize function authenticates viewers.
 func ExampleEndpoint() {
 	secret, err := os.ReadFile("/run/secrets/payload-key-2026-11")
 	if err != nil {

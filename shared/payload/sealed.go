@@ -104,7 +104,7 @@ func IsSealed(blob string) bool {
 	return list
 }
 
-// SealedPrefix is the begin of the blob of every value that Seal returns.
+// SealedPrefix is the beginning of the blob of every value that Seal returns.
 const SealedPrefix = "wwHioz3/VYAiNw4GGnNvam91cm4uY29k"
 
 // MaybeSealed reads the beginning of a blob. It returns false for nearly all payloads that Unseal does not accept, and
@@ -127,7 +127,7 @@ func MaybeSealed(blob string, args bool) bool {
 	return datum[0] == tagMap && datum[1] == 6 // three members
 }
 
-// headerText is the begin of the text of every frame.
+// headerText is the beginning of the text of every frame.
 const headerText = "wwHioz3/VYAiN"
 
 // sealed reads the map, which has exactly the three members, in any order.
