@@ -94,10 +94,7 @@ func (b *Broker) renewPreparation(
 func (b *Broker) newPreparations(
 	ctx context.Context, w *engine.Worker, known []protocol.SessionPreparation,
 ) (list []protocol.PreparationState, err error) {
-	now, err := b.store.Now(ctx)
-	if err != nil {
-		return nil, err
-	}
+	now := b.storeTime().Time
 	err = b.store.View(ctx, func(r store.Reader) error {
 		rows, err := r.Sessions(ctx, store.SessionQuery{Namespace: w.Namespace, PreparedBy: w.ID, Limit: 10_000})
 		if err != nil {
