@@ -102,16 +102,13 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 	} else if err != nil {
 		return "", fmt.Errorf("session %s: %w", key.ID, err)
 	}
-	queues := []string{s.Queue}
-	// A session without a queue uses the queue of its owner.
-	if s.Queue == "" {
-		queues = nil
-		for _, w := range workers {
-			if w.WorkerID == s.Owner {
-				queues = w.TaskQueues
-			}
+	var ofOwner []string
+	for _, w := range workers {
+		if w.WorkerID == s.Owner {
+			ofOwner = w.TaskQueues
 		}
 	}
+	queues := s.QueuesWith(ofOwner)
 	best := -1
 	for i, w := range workers {
 		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions &&

@@ -102,13 +102,17 @@ func (s *Session) HandsOver(owner, to *Worker) bool {
 	case s.ReleasePolicy == PolicyFinish && to.Release != s.Release:
 		return false
 	}
-	queues := owner.Queues
+	return len(Missing(s.NeededCapabilities(), to.Capabilities)) == 0 &&
+		!slices.ContainsFunc(s.QueuesWith(owner.Queues), func(q string) bool { return !to.Serves(q) })
+}
+
+// QueuesWith returns the queues from which the session's owner receives its tasks: the session's own queue, or the
+// queues of the owner.
+func (s *Session) QueuesWith(owner []string) []string {
 	if s.Queue != "" {
-		queues = []string{s.Queue}
+		return []string{s.Queue}
 	}
-	return len(Missing(s.NeededCapabilities(), to.Capabilities)) == 0 && !slices.ContainsFunc(queues, func(q string) bool {
-		return !to.Serves(q)
-	})
+	return owner
 }
 
 // PrepareSession reserves a place for a session at a successor, which then sets the session up. The caller has counted

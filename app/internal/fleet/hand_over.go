@@ -188,11 +188,7 @@ func (c *candidates) better(w, than *engine.Worker) bool {
 // withheld reports whether an operator drained the build of the worker, or routed its group away, in a queue of the
 // session.
 func (c *candidates) withheld(s *engine.Session, w *engine.Worker) bool {
-	queues := c.owner.Queues
-	if s.Queue != "" {
-		queues = []string{s.Queue}
-	}
-	return slices.ContainsFunc(queues, func(q string) bool {
+	return slices.ContainsFunc(s.QueuesWith(c.owner.Queues), func(q string) bool {
 		return c.fleet.store.Queue(engine.QueueKey{Namespace: w.Namespace, Name: q}).Withholds(w)
 	})
 }
