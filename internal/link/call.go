@@ -116,15 +116,16 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 	if in.Timeout != nil {
 		hold = min(hold, time.Duration(*in.Timeout)*time.Second)
 	}
+	drained := protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}
 	handOver, begins := l.currentHandOver()
 	if handOver != nil {
 		var kept bool
 		if in, kept = handOver.restrict(in); !kept {
 			handOver.wait(ctx, hold)
-			return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
+			return drained, ctx.Err()
 		}
 	} else if l.waitWhilePaused(ctx, hold) {
-		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, ctx.Err()
+		return drained, ctx.Err()
 	}
 	req := l.completePoll(in)
 	seconds := int64(hold / time.Second)
@@ -141,7 +142,7 @@ func (l *Link) Poll(ctx context.Context, in protocol.PollRequest) (protocol.Poll
 			return l.Poll(ctx, in) // the drain has begun during the poll
 		}
 	} else if handOver != nil && handOver.ctx.Err() != nil {
-		return protocol.PollResponse{Status: protocol.PollDraining, Reason: string(protocol.ReasonWorkerDraining)}, nil
+		return drained, nil
 	}
 	return a, err
 }
