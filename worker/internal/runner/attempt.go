@@ -224,13 +224,18 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	return activitywire.FailureOf(err)
 }
 
+// panicError returns a recovered panic as an error. Call it in a deferred function.
+func panicError(recovered any) *activity.Error {
+	return &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(recovered), Stack: stack.OfPanic()}
+}
+
 // logged is the outermost hook. It logs the result of the attempt and recovers panics of all other hooks.
 func logged(a *attempt, next call) call {
 	return func(ctx context.Context) (result payload.Payload, err error) {
 		began := time.Now()
 		defer func() {
 			if p := recover(); p != nil {
-				err = &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(p), Stack: stack.OfPanic()}
+				err = panicError(p)
 			}
 			e := a.log.Debug()
 			if err != nil {

@@ -149,7 +149,7 @@ func (r *Runner) prepare(ctx context.Context, h *session.Holding, s *protocol.Se
 	stack.Grow()
 	defer func() {
 		if p := recover(); p != nil {
-			err = &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(p), Stack: stack.OfPanic()}
+			err = panicError(p)
 		}
 	}()
 	task := &protocol.ActivityTask{Session: s, LeaseOwner: r.opt.WorkerID, TaskQueue: s.Queue}

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -195,7 +194,7 @@ func (d *SessionDefinition) run(ctx context.Context, args payload.Payload) (stat
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			state, err = nil, &activity.Error{Type: activity.TypePanic, Message: fmt.Sprint(r), Stack: stack.OfPanic()}
+			state, err = nil, panicError(r)
 		}
 	}()
 	return d.setUp.Run(ctx, in)
