@@ -172,6 +172,37 @@ func TestHandOver(t *testing.T) {
 		h.equal("set-ups", len(h.did("set up")), 3)
 	})
 
+	// A successor restarts under its ID during its set-ups: the other worker prepares these sessions, and not the new
+	// process, so none of them is released without prepared state.
+	bubble(t, "successor restarted", func(h *harness) {
+		h.defines(2*sec, nil, prepares)
+		h.flow("flow", conversation)
+		with := func(o *worker.Options) { slots(16)(o); o.DrainTimeout = time.Minute }
+		a := h.start("A", with)
+		for i := range 4 {
+			h.begin("flow", fmt.Sprint("s", i))
+		}
+		h.until("all are set up", 10*ms, func() bool { return len(h.did("set up")) == 4 && len(h.did()) == 8 })
+		h.start("B", with)
+		h.wait(sec)
+		c := h.start("C", with)
+		done := a.draining()
+		h.until("both prepare", 10*ms, func() bool { return h.reserved("B") == 2 && h.reserved("C") == 2 })
+		c.kill()
+		h.start("C", with)
+		h.until("the hand-overs", 10*ms, func() bool { return slices.Equal(h.held(), []string{"B", "B", "B", "B"}) })
+		done()
+		again := 0
+		for i := range 4 {
+			timeline := h.timeline(fmt.Sprint("s", i))
+			if slices.Contains(timeline, protocol.SessionPreparationEnded) {
+				again++
+			}
+			h.equal("end of the timeline", timeline[len(timeline)-3:], []string{"prepared", "released", "reclaimed"})
+		}
+		h.equal("sessions that were prepared again", again, 2)
+	})
+
 	// The owner is killed while its last task runs: the successor acquires the session when the lease ends, with the
 	// state that it has prepared.
 	bubble(t, "owner killed", func(h *harness) {

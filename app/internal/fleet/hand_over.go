@@ -64,7 +64,7 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 			if errs[i] = f.update(ctx, s, end); errs[i] != nil {
 				continue
 			}
-			s.Prepare, s.Moving = nil, ""
+			s.Prepare, s.Moving = nil, "" // also if another app has discarded the preparation
 		}
 		if s.Moving != "" {
 			continue
@@ -92,11 +92,15 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 	return pending, errors.Join(errs...)
 }
 
-// update applies an input to a session, unless the session has changed so that the input no longer applies.
+// update applies an input to a session and stores the result in s, unless the stored session has changed so that the
+// input no longer applies.
 func (f *Fleet) update(ctx context.Context, s *engine.Session, in engine.SessionInput) error {
-	_, err := transaction.UpdateSession(ctx, f.store, f.dispatch, s.Key(), in)
-	if err != nil && (engine.IsNotDue(err) || protocol.ReasonOf(err) != "") {
+	c, err := transaction.UpdateSession(ctx, f.store, f.dispatch, s.Key(), in)
+	switch {
+	case engine.IsNotDue(err) || protocol.ReasonOf(err) != "":
 		return nil
+	case err == nil:
+		*s = c.Session
 	}
 	return err
 }
