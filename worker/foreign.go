@@ -193,12 +193,15 @@ func (w *Worker) findHandOvers(ctx context.Context) {
 				continue
 			}
 			raw, err := w.pool.Exported(ctx, h.Name, "options")
-			if err != nil {
+			switch {
+			case err != nil:
 				failed = append(failed, h)
-			} else if runner.AllowsPreparation(raw) {
+			case runner.AllowsPreparation(raw):
 				w.found.Lock()
 				w.prepares[h.Name], found = h.Hash, true
 				w.found.Unlock()
+			default:
+				w.warnIgnoredHandOver(ctx, h)
 			}
 		}
 		if found {
@@ -214,6 +217,19 @@ func (w *Worker) findHandOvers(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
+	}
+}
+
+// warnIgnoredHandOver logs a warning if a file exports the option for hand-overs as a separate value, which has no
+// effect.
+func (w *Worker) warnIgnoredHandOver(ctx context.Context, h sandbox.Definition) {
+	name := "handOver"
+	if h.Runtime == sandbox.RuntimePython {
+		name = "hand_over"
+	}
+	if value, err := w.pool.Exported(ctx, h.Name, name); err == nil && value != nil {
+		w.log.Warn().Str("definition", strings.TrimPrefix(h.Name, sandbox.SessionPrefix)).Str("file", h.Path).
+			Msg("a session definition exports " + name + " as a separate value, which is ignored; set it in the exported options")
 	}
 }
 

@@ -4,11 +4,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rs/zerolog"
+
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/internal/link"
+	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
@@ -83,6 +87,58 @@ func TestHandlersHandSessionsOver(t *testing.T) {
 			})
 			if got := who(t, a); got != "true prepared true" {
 				t.Errorf("after the hand-over: %s", got)
+			}
+		})
+	}
+}
+
+// A worker warns of a definition that exports the option for hand-overs outside of its options, and does not declare
+// the hand-over. It does not warn of other definitions that mention hand-overs.
+func TestAHandOverOutsideOfTheOptionsIsIgnoredWithAWarning(t *testing.T) {
+	for program, files := range map[string]map[string]string{
+		"node": {
+			"apart.session.mjs": "export const handOver = 'prepare';\nexport function setUp() { return {}; }\n",
+			"plain.session.mjs": "export const options = { handOver: 'release' };\nexport function setUp() { return {}; }\n",
+			"right.session.mjs": "export const options = { handOver: 'prepare' };\nexport function setUp() { return {}; }\n",
+		},
+		"python3": {
+			"apart.session.py": "hand_over = 'prepare'\n\ndef set_up(args, ctx):\n\treturn {}\n",
+			"plain.session.py": "options = {'hand_over': 'release'}\n\ndef set_up(args, ctx):\n\treturn {}\n",
+			"right.session.py": "options = {'hand_over': 'prepare'}\n\ndef set_up(args, ctx):\n\treturn {}\n",
+		},
+	} {
+		t.Run(program, func(t *testing.T) {
+			if _, err := exec.LookPath(program); err != nil {
+				t.Skip(program + " is not on this machine")
+			}
+			dir := t.TempDir()
+			for name, code := range files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			a := apptest.Start(t, apptest.Options{})
+			var log warnings
+			start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
+				o.Handlers, o.WorkerID, o.Logger = dir, "A", slogbridge.Slog(zerolog.New(&log))
+			})
+			declared := func(name string) bool {
+				list, err := a.View().Workers(t.Context(), "default", "", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				return slices.ContainsFunc(list, func(w protocol.WorkerView) bool {
+					return slices.Contains(w.Capabilities, protocol.PrepareCapability(name))
+				})
+			}
+			// The worker declares hand-overs after it has read all files.
+			eventually(t, "the worker declares the hand-over", func() bool { return declared("right") })
+			if got := strings.Count(log.String(), "as a separate value, which is ignored"); got != 1 ||
+				!strings.Contains(log.String(), `"definition":"apart"`) {
+				t.Errorf("%d warnings:\n%s", got, log.String())
+			}
+			if declared("apart") || declared("plain") {
+				t.Error("the worker declares a hand-over that its options do not allow")
 			}
 		})
 	}
