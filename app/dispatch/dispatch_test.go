@@ -200,7 +200,7 @@ func TestOneClaimServesAllWaitingPollsInOrder(t *testing.T) {
 		claims := slices.Clone(b.claims[before:])
 		b.mu.Unlock()
 		if len(claims) != 2 || len(claims[0].Pollers) != 5 || len(claims[1].Pollers) != 2 {
-			t.Fatalf("claims %v, want one for all five and, as backlog was told while it ran, one for the two left", claims)
+			t.Fatalf("claims %v, want one for all five and, as the backlog was reported while it ran, one for the two left", claims)
 		}
 		time.Sleep(time.Minute)
 	})

@@ -22,8 +22,8 @@ func remote(runs ...store.RunChange) store.Changed { return store.Changed{Runs: 
 
 var flow = engine.WorkflowKey{Namespace: "ns", ID: "w"}
 
-// The end of a chain of runs is found in whatever order, and in however many notifications, its runs are reported as
-// closed.
+// The end of a chain of runs is found in any order, and in any number of notifications, in which its runs are reported
+// as closed.
 func TestRunEndsFollowAChain(t *testing.T) {
 	for name, notices := range map[string][]store.Changed{
 		"one by one":    {changed(closedRun("1", "2")), changed(closedRun("2", "3")), changed(closedRun("3", ""))},

@@ -26,7 +26,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{ ternary "https" "http" .Values.tls.enabled }}://{{ include "sojourn.fullname" . }}:{{ .Values.app.service.port }}
 {{- end }}
 
-{{/* What holds for every pod: nobody is root, and nothing of the image can be changed. */}}
+{{/* For every pod: no process runs as root, and the files of the image are read-only. */}}
 {{- define "sojourn.podSecurity" -}}
 runAsNonRoot: true
 runAsUser: 7700

@@ -13,7 +13,7 @@ export function LeaseLeft({ session: s, align = "end" }: Props) {
   return <Left until={isHeld(s) ? parseTime(s.lease_expires_at) : null} of={s.lease_seconds} over="expired" align={align} />;
 }
 
-/** The remaining time to live of a session, whatever its owner. */
+/** The remaining time to live of a session, which does not depend on its owner. */
 export function TtlLeft({ session: s }: { session: SessionView }) {
   return <Left until={parseTime(s.ttl_expires_at)} of={s.ttl_seconds ?? 0} over="expired" align="start" />;
 }

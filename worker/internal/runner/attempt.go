@@ -168,7 +168,7 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = "session_superseded"
 	case errors.As(err, &dropped):
 		item.Returned = "session_given_up"
-	case errors.Is(cause, ErrDraining): // the drain cancelled the code, whatever error it returned
+	case errors.Is(cause, ErrDraining): // the drain cancelled the code; its error does not count
 		item.Returned = "draining"
 	default:
 		item.Failure = a.failure(cause, err)
@@ -204,7 +204,7 @@ func isContextError(ctx context.Context, err error) bool {
 }
 
 // failure returns the failure that the worker reports for an error. If the code was cancelled or timed out, the failure
-// is a cancellation or a timeout, whatever the error.
+// is a cancellation or a timeout, and the error does not count.
 func (a *attempt) failure(cause, err error) *protocol.Failure {
 	var timeout *timeoutError
 	switch {
@@ -280,8 +280,8 @@ type timeoutError struct {
 	at   time.Time
 }
 
-// Error returns the same text as the app does for its timeouts, so that the text does not depend on who detected the
-// timeout.
+// Error returns the same text as the app does for its timeouts, so that the text does not depend on which of the two
+// detected the timeout.
 func (e *timeoutError) Error() string { return "activity timed out: " + e.kind }
 
 // deadlineKind returns the kind of the timeout that expires first.
@@ -359,7 +359,8 @@ func intercepted(a *attempt, next call) call {
 	}
 }
 
-// hides reports whether err, by which an interceptor replaced inner, lacks what decides how the attempt goes on.
+// hides reports whether err, by which an interceptor replaced inner, lacks the information from which the runner
+// determines the outcome of the attempt.
 func hides(err, inner error) bool {
 	if _, ok := errors.AsType[*unavailable](inner); ok {
 		return true
