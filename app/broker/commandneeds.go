@@ -90,9 +90,7 @@ func (b *Broker) unreceivedSignals(
 			}
 			for _, e := range events {
 				if d, ok := e.Data.(*history.SignalReceived); ok && len(want) > 0 && e.Seq == want[0] {
-					list, want = append(list, engine.Signal{
-						Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers,
-					}), want[1:]
+					list, want = append(list, engine.SignalOf(d)), want[1:]
 				}
 				after = e.Seq
 			}

@@ -317,7 +317,7 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 // signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may depend on the
 // signal. A signal without a wait stays in Signals and wakes no code, since no code waits for it.
 func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
-	sig := Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers}
+	sig := SignalOf(d)
 	s.Signals.Put(e.Seq, sig)
 	s.wakeConditions(e, Cause{Kind: "workflow_signal", Name: d.SignalName, ID: d.SignalID})
 	for k, w := range s.Waits.All() {

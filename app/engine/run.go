@@ -367,6 +367,11 @@ type Signal struct {
 	Headers history.Headers `json:"headers,omitempty"`
 }
 
+// SignalOf returns the signal of an event.
+func SignalOf(d *history.SignalReceived) Signal {
+	return Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers}
+}
+
 // Fork returns a copy of s that can be changed without changing s. Every decision works on a fork, so a decision that
 // is refused halfway has no effect.
 func (s *Run) Fork() *Run {

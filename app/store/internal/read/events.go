@@ -120,9 +120,7 @@ func (r *reader) InboxSignals(ctx context.Context, b *engine.Inbox) (engine.Inbo
 				return err
 			}
 			if d, ok := data.(*history.SignalReceived); ok && number == next {
-				s.Signals = append(s.Signals, engine.Signal{
-					Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers,
-				})
+				s.Signals = append(s.Signals, engine.SignalOf(d))
 				next++
 			}
 			return nil
