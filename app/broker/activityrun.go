@@ -23,7 +23,7 @@ func (b *Broker) StartActivity(
 ) (protocol.ActivityResponse, error) {
 	start, args, c, err := b.activityRequest(in)
 	if err == nil {
-		err = b.delayLargePayload(ctx, start.Namespace, len(args)+2*int(start.Headers.Size()))
+		err = b.delayLargePayload(ctx, start.Namespace, len(args)+2*start.Headers.Size())
 	}
 	if err != nil {
 		return protocol.ActivityResponse{}, err

@@ -24,7 +24,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	if err != nil {
 		return protocol.CommandReceipt{}, err
 	}
-	size := len(value) + int(in.Headers.Size())
+	size := len(value) + in.Headers.Size()
 	if err := b.delayLargePayload(ctx, transaction.NamespaceOrDefault(in.Namespace), size); err != nil {
 		return protocol.CommandReceipt{}, err
 	}

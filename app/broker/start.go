@@ -36,7 +36,7 @@ func (b *Broker) Start(ctx context.Context, in protocol.StartRequest) (protocol.
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return protocol.StartResponse{}, err
 	}
-	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+int(in.Headers.Size())); err != nil {
+	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+in.Headers.Size()); err != nil {
 		return protocol.StartResponse{}, err
 	}
 	// Names are checked only for a new run: a start of an existing workflow gets the same response as before the naming

@@ -72,7 +72,7 @@ const shortestPage = 16 << 10
 
 // activityBytes returns the size of an activity task as it is sent; workflowBytes does so for a workflow task.
 func activityBytes(t *protocol.ActivityTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + int(t.Headers.Size()) + history.SizeOf(t.Unseen)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + history.SizeOf(t.Unseen)
 	if t.Session != nil {
 		n += len(t.Session.Arguments.Blob)
 	}
@@ -80,7 +80,7 @@ func activityBytes(t *protocol.ActivityTask) int {
 }
 
 func workflowBytes(t *protocol.WorkflowTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + int(t.Headers.Size()) + history.SizeOf(t.Events)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + history.SizeOf(t.Events)
 	if a := t.Resume.SignalArguments; a != nil {
 		n += len(a.Blob)
 	}
@@ -129,13 +129,13 @@ func (b *Broker) unseenEvents(l *store.Leased) []history.Event {
 	for i := range events {
 		switch d := events[i].Data.(type) {
 		case *history.ActivityScheduled:
-			steps, bytes = steps+1, bytes+len(d.Arguments)+int(d.Headers.Size())
+			steps, bytes = steps+1, bytes+len(d.Arguments)+d.Headers.Size()
 		case *history.ChildWorkflowScheduled:
 			return nil
 		case *history.ActivityCompleted:
 			bytes += len(d.Result)
 		case *history.SignalReceived:
-			bytes += len(d.Value) + int(d.Headers.Size())
+			bytes += len(d.Value) + d.Headers.Size()
 		}
 	}
 	// With many activities, sending the events with each would cost more than the one workflow task that they may save.

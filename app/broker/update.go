@@ -35,7 +35,7 @@ func (b *Broker) Update(ctx context.Context, in protocol.UpdateRequest) (protoco
 	if err != nil {
 		return protocol.UpdateResponse{}, err
 	}
-	size := len(value) + int(in.Headers.Size())
+	size := len(value) + in.Headers.Size()
 	if err := b.delayLargePayload(ctx, transaction.NamespaceOrDefault(in.Namespace), size); err != nil {
 		return protocol.UpdateResponse{}, err
 	}

@@ -164,7 +164,7 @@ func (b *Broker) commitStartWith(ctx context.Context, in protocol.StartRequest, 
 	if err := b.checkTypes(ctx, in.Namespace, "search_attributes", in.SearchAttributes); err != nil {
 		return startedWith{}, err
 	}
-	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+o.size+2*int(in.Headers.Size())); err != nil {
+	if err := b.delayLargePayload(ctx, in.Namespace, len(args)+len(in.Memo)+o.size+2*in.Headers.Size()); err != nil {
 		return startedWith{}, err
 	}
 	badName := engine.CheckStartNames(in)

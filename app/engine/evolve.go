@@ -189,7 +189,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
 	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
-	s.ArgumentBytes = int64(len(d.Arguments)) + d.Headers.Size()
+	s.ArgumentBytes = int64(len(d.Arguments) + d.Headers.Size())
 	s.NameRules, s.Chain = d.NameRules, d.ChainRunID
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{
@@ -260,7 +260,7 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
 		MaxBlamed: d.MaxBlamed, Policy: d.CancellationPolicy, Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
-		Bytes: int64(len(d.Arguments)) + d.Headers.Size(), Headers: d.Headers,
+		Bytes: int64(len(d.Arguments) + d.Headers.Size()), Headers: d.Headers,
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy

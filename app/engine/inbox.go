@@ -316,7 +316,7 @@ func signalReceived(s Signal) *history.SignalReceived {
 
 func sizeOf(signals []Signal) (n int) {
 	for _, s := range signals {
-		n += len(s.Value) + int(s.Headers.Size())
+		n += len(s.Value) + s.Headers.Size()
 	}
 	return n
 }

@@ -11,9 +11,9 @@ const (
 )
 
 // Size returns the size of the headers in JSON, approximately.
-func (h Headers) Size() (n int64) {
+func (h Headers) Size() (n int) {
 	for name, value := range h {
-		n += int64(len(name) + len(value) + len(`"":"",`))
+		n += len(name) + len(value) + len(`"":"",`)
 	}
 	return n
 }

@@ -259,7 +259,7 @@ func NewTask(
 		Type:      h.Type,
 		RunStatus: status, LastSeq: h.LastSeq, Name: name, Arguments: arguments, Headers: headers,
 		Requirements: h.TaskRequirements().Requirements,
-		Bytes:        h.DeliveryBytes(false) + int64(len(arguments)) + headers.Size(),
+		Bytes:        h.DeliveryBytes(false) + int64(len(arguments)+headers.Size()),
 	}
 }
 

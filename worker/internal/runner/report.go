@@ -175,7 +175,7 @@ func sizeOf(item *protocol.CompleteItem) int {
 func sizeOfAll(commands []protocol.Command) (n int) {
 	for i := range commands {
 		c := &commands[i]
-		n += len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob) + int(c.Headers.Size()) + 256
+		n += len(c.Arguments.Blob) + len(c.Result.Blob) + len(c.Entries.Blob) + c.Headers.Size() + 256
 	}
 	return n
 }
