@@ -263,15 +263,9 @@ func (o *SessionOptions) wire(id string) *protocol.SessionOptions {
 func (c *Client) Start(
 	ctx context.Context, workflowType string, args []any, o StartOptions,
 ) (w *Workflow, err error) {
-	call := workflow.Call{
-		Operation: workflow.OpStartWorkflow, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
-	}
-	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
-		o.Headers = headers
-		in, err := o.start(c, workflowType, args)
-		if err != nil {
-			return err
-		}
+	err = c.interceptStart(ctx, workflow.OpStartWorkflow, workflowType, args, o, func(
+		ctx context.Context, in protocol.StartRequest,
+	) error {
 		out, err := c.api.Start(ctx, in)
 		if err != nil {
 			return public(err)
@@ -280,6 +274,23 @@ func (c *Client) Start(
 		return nil
 	})
 	return ifNil(err, w)
+}
+
+// interceptStart sends a request that starts a workflow inside the interceptors of the client. send gets the request
+// with the headers that the interceptors pass on; see Client.intercept.
+func (c *Client) interceptStart(
+	ctx context.Context, op workflow.Operation, workflowType string, args []any, o StartOptions,
+	send func(ctx context.Context, in protocol.StartRequest) error,
+) error {
+	call := workflow.Call{Operation: op, Name: workflowType, WorkflowID: o.WorkflowID, Args: args}
+	return c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
+		o.Headers = headers
+		in, err := o.start(c, workflowType, args)
+		if err != nil {
+			return err
+		}
+		return send(ctx, in)
+	})
 }
 
 // ifNil returns a result, or only the error if there is one.
@@ -323,15 +334,9 @@ func (c *Client) StartActivity(
 func (c *Client) StartAndWait(
 	ctx context.Context, workflowType string, args []any, o StartOptions,
 ) (run RunInfo, err error) {
-	call := workflow.Call{
-		Operation: workflow.OpStartWorkflow, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
-	}
-	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
-		o.Headers = headers
-		in, err := o.start(c, workflowType, args)
-		if err != nil {
-			return err
-		}
+	err = c.interceptStart(ctx, workflow.OpStartWorkflow, workflowType, args, o, func(
+		ctx context.Context, in protocol.StartRequest,
+	) error {
 		v, target, err := apiclient.StartAndWait[runView](ctx, c.api, in)
 		if run = c.decoded(v.RunInfo); err != nil {
 			run = RunInfo{WorkflowID: target.WorkflowID, RunID: target.RunID}

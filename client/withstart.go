@@ -18,15 +18,9 @@ import (
 func (c *Client) SignalWithStart(
 	ctx context.Context, workflowType string, args []any, signal string, signalArgs []any, o StartOptions,
 ) (w *Workflow, err error) {
-	call := workflow.Call{
-		Operation: workflow.OpSignalWithStart, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
-	}
-	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
-		o.Headers = headers
-		in, err := o.start(c, workflowType, args)
-		if err != nil {
-			return err
-		}
+	err = c.interceptStart(ctx, workflow.OpSignalWithStart, workflowType, args, o, func(
+		ctx context.Context, in protocol.StartRequest,
+	) (err error) {
 		apiclient.Identify(&in)
 		request := protocol.SignalWithStartRequest{StartRequest: in, SignalName: signal}
 		if request.SignalInput, err = c.rawArgs(signalArgs); err != nil {
@@ -54,15 +48,9 @@ func (c *Client) SignalWithStart(
 func (c *Client) UpdateWithStart(
 	ctx context.Context, workflowType string, args []any, update string, updateArgs []any, out any, o StartOptions,
 ) (w *Workflow, err error) {
-	call := workflow.Call{
-		Operation: workflow.OpUpdateWithStart, Name: workflowType, WorkflowID: o.WorkflowID, Args: args,
-	}
-	err = c.intercept(ctx, call, o.Headers, func(ctx context.Context, headers map[string]string) error {
-		o.Headers = headers
-		in, err := o.start(c, workflowType, args)
-		if err != nil {
-			return err
-		}
+	err = c.interceptStart(ctx, workflow.OpUpdateWithStart, workflowType, args, o, func(
+		ctx context.Context, in protocol.StartRequest,
+	) (err error) {
 		apiclient.Identify(&in)
 		wait := int64(60)
 		request := protocol.UpdateWithStartRequest{
