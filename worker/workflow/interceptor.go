@@ -3,8 +3,8 @@ package workflow
 import (
 	"context"
 	"fmt"
-	"maps"
 
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -150,9 +150,7 @@ func (m *machine) interceptFrom(i int, ctx *flow, call *Call, code func(*flow) e
 	}
 	called, inCode := false, false // inCode: next has been called and has not returned
 	seen := *call
-	if seen.Headers = maps.Clone(call.Headers); seen.Headers == nil {
-		seen.Headers = map[string]string{}
-	}
+	seen.Headers = history.Headers(call.Headers).Copy()
 	defer func() {
 		if m.closing.Load() {
 			return
@@ -194,9 +192,8 @@ func (c *flow) interceptCommand(op Operation, name, workflowID string, args []an
 	if len(m.interceptors) == 0 || protocol.CheckHeaders(cmd.Headers, "headers") != nil {
 		return
 	}
-	call := &Call{Operation: op, Name: name, WorkflowID: workflowID, Args: args, Headers: maps.Clone(c.headers)}
-	if call.Headers == nil {
-		call.Headers = map[string]string{}
+	call := &Call{
+		Operation: op, Name: name, WorkflowID: workflowID, Args: args, Headers: history.Headers(c.headers).Copy(),
 	}
 	outer := m.readOnlyCode
 	m.readOnlyCode = interceptorCode

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -341,12 +340,9 @@ func intercepted(a *attempt, next call) call {
 		err = userfunc.Around(activity.NewContext(ctx, runtime{a}), all, func(
 			i workflow.Interceptor, ctx context.Context, next func(context.Context) error,
 		) error {
-			headers := maps.Clone(a.task.Headers)
-			if headers == nil {
-				headers = history.Headers{}
-			}
 			return i.InterceptActivity(ctx, &workflow.Call{
-				Operation: workflow.OpExecuteActivity, Name: a.task.ActivityType, WorkflowID: a.task.WorkflowID, Headers: headers,
+				Operation: workflow.OpExecuteActivity, Name: a.task.ActivityType, WorkflowID: a.task.WorkflowID,
+				Headers: a.task.Headers.Copy(),
 			}, next)
 		}, func(ctx context.Context) error {
 			result, inner = next(ctx)
