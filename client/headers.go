@@ -9,8 +9,8 @@ type headersKey struct{}
 
 // WithHeaders returns a context whose starts, signals, updates and queries carry headers, in addition to those of ctx;
 // a name that ctx has already gets the new value. A request may have 32 headers, of 8 KiB together. Workflow code reads
-// them with workflow.Headers, and activities of activity runs with activity.Headers. Everybody who may read the run
-// sees those of its start, signals and updates in its history.
+// them with workflow.Headers, and activities of activity runs with activity.Headers. The history of the run contains
+// the headers of its start, signals and updates, so every reader of the run can see them.
 func WithHeaders(ctx context.Context, headers map[string]string) context.Context {
 	return context.WithValue(ctx, headersKey{}, headersOf(ctx, headers))
 }

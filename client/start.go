@@ -60,7 +60,7 @@ type StartOptions struct {
 	Headers map[string]string
 
 	// IdempotencyKey identifies the request, at most 255 bytes: a repeated start with the same key returns the run that
-	// it started, whatever the policies, even if the run has closed. Empty: a new key.
+	// it started, independent of the policies, even if the run has closed. Empty: a new key.
 	IdempotencyKey string
 }
 

@@ -25,16 +25,16 @@ var readable = []string{secret, "czNjcmV0LXZhbH", "Y3JldC12YWx1", "M2NyZXQtdmFsd
 
 // confidential passes values in every way that a workflow can.
 func confidential(ctx workflow.Context, in string, round int) (string, error) {
-	heard := ""
-	workflow.HandleQuery(ctx, "heard", func(_ workflow.Context, prefix string) (string, error) {
-		return prefix + heard, nil
+	received := ""
+	workflow.HandleQuery(ctx, "received", func(_ workflow.Context, prefix string) (string, error) {
+		return prefix + received, nil
 	})
 	workflow.HandleUpdate(ctx, "say", func(ctx workflow.Context, text string) (string, error) {
 		if err := workflow.Sleep(ctx, time.Second); err != nil {
 			return "", err
 		}
-		heard += text
-		return heard, nil
+		received += text
+		return received, nil
 	}, workflow.UpdateOptions{Validate: func(_ workflow.Context, text string) error {
 		if !strings.Contains(text, secret) {
 			return activity.NewError("empty", "says nothing", activity.Details(secret+"-rejected"))
@@ -76,8 +76,8 @@ func confidential(ctx workflow.Context, in string, round int) (string, error) {
 	if failure, ok := err.(*workflow.ActivityError); !ok || failure.DecodeDetails(&details) != nil {
 		return "", err
 	}
-	err = workflow.Until(ctx, func() bool { return heard != "" })
-	return child + "|" + details + "|" + heard, err
+	err = workflow.Until(ctx, func() bool { return received != "" })
+	return child + "|" + details + "|" + received, err
 }
 
 func confidentials(list ...codec.Codec) *worker.Registry {
@@ -126,7 +126,7 @@ func tellAll(t *testing.T, env *workflowtest.Env) (result string, histories []by
 	if said, err := workflowtest.Update[string](w, "say", secret+"-update"); err != nil || said != secret+"-update" {
 		t.Errorf("update: %q, %v", said, err)
 	}
-	if got, err := workflowtest.Query[string](w, "heard", secret+"-query "); err != nil ||
+	if got, err := workflowtest.Query[string](w, "received", secret+"-query "); err != nil ||
 		got != secret+"-query "+secret+"-update" {
 		t.Errorf("query: %q, %v", got, err)
 	}

@@ -262,7 +262,7 @@ func (b *Broker) commitDeletionStep(ctx context.Context, name string, step func(
 	return err
 }
 
-// deleteContents removes rows in one transaction, whatever their state.
+// deleteContents removes rows in any state, in one transaction.
 func (b *Broker) deleteContents(ctx context.Context, c store.Contents) error {
 	_, err := b.store.Commit(ctx, store.Transaction{
 		Needs: store.Keys{Runs: c.Runs, Chain: true, Sessions: c.Sessions, Workers: c.Workers, Schedules: c.Schedules},

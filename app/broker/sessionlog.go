@@ -13,7 +13,7 @@ import (
 )
 
 // Sessions change during polls, heartbeats, sweeps and API requests. The app that committed a change logs it, so each
-// change is in exactly one log, whatever its cause.
+// change is in exactly one log.
 
 // watchSessions logs and counts the changes of sessions that this app commits, until ctx ends. The log line for the end
 // of an epoch contains the worker, the epoch and the reason.

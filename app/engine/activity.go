@@ -166,7 +166,7 @@ func (st *step) requeueInSession(a Activity) {
 // epoch of the attempt. The store's clock decides about the lease, because a worker's clock may be slow.
 func (st *step) holdsActivity(seq int64, h Holder, epoch int64) (Activity, error) {
 	id := func() string { return StepID(st.ID, seq) } // computed only for refusals, which are rare
-	// A number above that of the last command never belonged to a task, whatever the state of the run.
+	// A number above that of the last command never belonged to a task, in any state of the run.
 	if seq > st.CommandSeq {
 		return Activity{}, protocol.Refuse(protocol.ReasonTaskNotFound, "task %s does not exist", id())
 	}

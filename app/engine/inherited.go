@@ -257,8 +257,8 @@ func (st *step) spawns(id string) bool {
 	return slices.ContainsFunc(st.d.Spawn, func(s Start) bool { return s.Request.WorkflowID == id })
 }
 
-// endAttachments ends the steps of the run that wait for a child which another step or an earlier run started: those
-// that attached to the child, and those that started it with the conflict policy use-existing.
+// endAttachments ends the steps of the run that wait for a child which another step or an earlier run started: a step
+// that attached to the child, or that started it with the conflict policy use-existing.
 func (st *step) endAttachments(workflowID string, m Message) {
 	for seq, a := range st.Attached.All() {
 		if a.WorkflowID == workflowID {

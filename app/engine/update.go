@@ -6,7 +6,7 @@ import (
 )
 
 // An update is a request to running code, for whose result its caller waits. Once it is accepted, history must contain
-// its outcome, whatever happens to the run: the result of its handler, the failure of a run that closed or, after
+// its outcome in every case: the result of its handler, the failure of a run that closed or, after
 // continue-as-new, the result in the next run. Decisions 0007 and 0008 say how handlers are replayed.
 
 // MaxUpdates is the maximum number of open updates of a run; each gets its own task.

@@ -2,7 +2,7 @@
 // body.
 //
 // A frame is `u32le headerLen | u32le bodyLen | header (UTF-8 JSON) | body`. Both lengths are checked against [Limits]
-// before anything is allocated, because the other side runs user code and can write whatever it likes.
+// before anything is allocated, because the other side runs user code and can write any bytes.
 package frame
 
 import (

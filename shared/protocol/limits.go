@@ -12,7 +12,7 @@ import (
 )
 
 // Limits of request members are defined only in their tags. The API description is generated from the tags. The broker
-// checks every request with CheckLimits, whatever its transport, and the engine checks commands with CheckCommand.
+// checks the requests of all transports with CheckLimits, and the engine checks commands with CheckCommand.
 
 // MaxTaskBytes is the maximum number of bytes of tasks in one response on any transport: half a frame of the socket.
 // The other half is for the rest of the response and for one task that exceeds the maximum alone.

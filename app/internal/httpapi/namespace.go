@@ -25,8 +25,8 @@ type Namespaces interface {
 // methodPut is the method of the route that creates a namespace.
 const methodPut = http.MethodPut
 
-// namespaceRoutes returns the routes of namespaces. They concern the namespace in their path, whatever the namespace of
-// the request.
+// namespaceRoutes returns the routes of namespaces. They concern the namespace in their path, not that of the
+// request.
 func namespaceRoutes(contract lineFunc) []route {
 	const one = "/namespaces/{namespace}"
 	removal := audited("namespace.delete", contract(del, one, "delete_namespace", auth.Admin, deleteNamespace))

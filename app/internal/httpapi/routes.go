@@ -108,7 +108,7 @@ func routeTable() []route {
 	return append(routes, workflowRoutes(contract)...)
 }
 
-// info is for every authenticated caller, whatever its role and namespace.
+// info is for every authenticated caller, with any role and in any namespace.
 func info(rt route) route {
 	rt.Roles, rt.Anywhere = auth.Roles, true
 	return rt

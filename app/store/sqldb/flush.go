@@ -14,7 +14,7 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A batch writes each table with one statement, whatever the number of transactions. This makes batches cheap under
+// A batch writes each table with one statement for any number of transactions. This makes batches cheap under
 // load.
 
 // flush contains rows that were collected while the transactions were applied; the other rows to write are marked as

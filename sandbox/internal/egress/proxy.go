@@ -30,7 +30,7 @@ import (
 type Options struct {
 	Network, Address string   // where to listen: tcp and 127.0.0.1:0, or unix and a path
 	Allow            []string // addresses that are allowed although they are not public: HOST, HOST:PORT or CIDR
-	Closed           []string // URLs and host:port of the app: never allowed, whatever Allow contains
+	Closed           []string // URLs and host:port of the app: never allowed, even if Allow contains them
 	Resolver         Resolver // nil: the machine's resolver
 	Logger           zerolog.Logger
 }

@@ -129,7 +129,7 @@ function decode(text) {
     let n = Number(long());
     if (n < 0) {
       n = -n;
-      long(); // the block's size in bytes, for who skips it
+      long(); // the block's size in bytes, for readers that skip it
     }
     if (n > buf.length - at) throw bad('block count beyond the end');
     return n;
@@ -437,7 +437,7 @@ if (packages) {
           try {
             return next(name, { ...context, parentURL });
           } catch {
-            throw err; // it names who imports
+            throw err; // it names the importing module
           }
         }
       },
@@ -569,7 +569,7 @@ function whereWrong(file) {
   });
 }
 
-// deniedPath is the path that somebody was refused access to, when that is what err comes from.
+// deniedPath is the path to which access was denied, if err or one of its causes is such an error.
 function deniedPath(err) {
   for (let depth = 0; err instanceof Error && depth < 5; err = err.cause, depth++) {
     if (err.code === 'EACCES' && typeof err.path === 'string') return err.path.slice(0, 1024);
@@ -643,7 +643,8 @@ let surroundings = null;
 let remembered = null; // the module that left them so
 const opened = new Set(); // descriptors of files that were opened, perhaps closed since
 
-// noteOpened has every way to open a file note its descriptor: a confined process may not list those that it has.
+// noteOpened wraps every function that opens a file, so that it records the descriptor: a confined process may not list
+// its descriptors.
 function noteOpened() {
   const { openSync, open } = fs;
   const { open: promised } = fs.promises;
@@ -710,7 +711,7 @@ function restore() {
   }
 }
 
-// closeLeft closes a file that a call left open. The number stays taken: who still has it must not meet another file.
+// closeLeft closes a file that a call left open. The number stays in use, so that code that has it gets no other file.
 function closeLeft(fd) {
   let left;
   try {
@@ -816,7 +817,7 @@ function handle(header, body) {
       break;
     case 'load': {
       const loading = load(header, body.toString('utf8'));
-      loading.catch(() => {}); // told to each call that needs it
+      loading.catch(() => {}); // each call that needs the module fails with the error
       modules.set(header.hash, loading);
       break;
     }

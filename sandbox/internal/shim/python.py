@@ -1,9 +1,9 @@
 """The executor for Python: frames on descriptor 3, one handler module per content hash, state kept in this process.
 
 The reader is a thread of its own. A call runs on the main thread when that is free, else on a thread made for it: calls one after
-the other share a thread, as some libraries want of who uses an object of theirs. Coroutines of all calls share one event loop, so
-what one call keeps in the state another can await. Modules that take long to import are
-imported when they are first needed.
+the other share a thread, because some libraries require that one thread uses an object. Coroutines of all calls share one event
+loop, so a call can await an object that another call keeps in the state. Modules that take long to import are imported when they
+are first needed.
 """
 
 import errno
@@ -617,7 +617,7 @@ def forget_changed(files):
 
 
 def denied_path(err):
-    """The path that somebody was refused access to, when that is what err comes from."""
+    """The path to which access was denied, if err or one of its causes is such an error."""
     for _ in range(5):
         if isinstance(err, PermissionError) and err.errno == errno.EACCES and isinstance(err.filename, (str, bytes)):
             return os.fsdecode(err.filename).encode("utf-8", "replace")[:1024].decode("utf-8", "ignore")

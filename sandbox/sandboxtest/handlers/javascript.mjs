@@ -38,7 +38,7 @@ export const wait = (_, ctx) =>
       reject(ctx.signal.reason);
     });
   });
-// meet waits until as many calls as it is told are in it.
+// meet waits until n calls run in it.
 export const meet = async (n, ctx) => {
   const { state } = ctx.session;
   state.here = (state.here ?? 0) + 1;
@@ -145,7 +145,7 @@ export const unstorable = (kind) => {
 
 const kept = [];
 let marked = 0;
-// leave leaves whatever a call can leave, and says what it found of the call before.
+// leave leaves all state that a call can leave, and returns what it found of the previous call.
 export const leave = () => {
   const mask = process.umask(0);
   process.umask(mask);

@@ -75,7 +75,7 @@ async def wait(_, ctx):
 
 
 def meet(n, ctx):
-    """Waits until as many calls as it is told are in it."""
+    """Waits until n calls run in it."""
     state = ctx.session.state
     state.here = getattr(state, "here", 0) + 1
     while state.here < n:
@@ -196,7 +196,7 @@ def children(n, ctx):
 
 
 def dig_in(_, ctx):
-    """Makes of its folder what is hard to remove, and has somebody who goes on with that."""
+    """Fills its folder with entries that are hard to remove, and starts a process that continues to create them."""
     for name in ("kept-for-later", "../kept-for-later"):
         try:
             open(os.path.join(ctx.session.dir, name), "w").close()
@@ -455,7 +455,7 @@ marks = {"calls": 0}
 
 
 def leave(input, ctx):
-    """Leaves whatever a call can leave, and says what it found of the call before."""
+    """Leaves all state that a call can leave, and returns what it found of the previous call."""
     import os
     import stat
 

@@ -159,8 +159,8 @@ func (a *attempt) untilAvailable(ctx context.Context, call func() error) error {
 	back := retry.Backoff{Min: 100 * time.Millisecond, Max: 2 * time.Second}
 	for began := time.Now(); ; {
 		err := call()
-		// Only a call that never began may be tried again here. Whatever else went wrong, the code may have run,
-		// and whether it runs once more is for the activity's retry policy.
+		// Only a call that never began is repeated here. After any other error the code may have run, and the retry
+		// policy of the activity decides whether it runs again.
 		if err == nil || !isUnavailable(err) || a.r.stopped.Load() || time.Since(began) > patienceWith(err) {
 			return err
 		}
