@@ -3,6 +3,7 @@ package sessiontest
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,6 +81,18 @@ func (h *harness) reserved(worker string) (n int) {
 		h.t.Fatal(err)
 	}
 	return n
+}
+
+// reports reports whether the app receives the heartbeats of a worker.
+func (h *harness) reports(worker string) bool {
+	h.t.Helper()
+	list, err := h.Workers(h.t.Context(), "default", "", "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return slices.ContainsFunc(list, func(w protocol.WorkerView) bool {
+		return w.WorkerID == worker && w.Status != protocol.WorkerStale
+	})
 }
 
 func TestHandOver(t *testing.T) {
@@ -342,6 +355,61 @@ func TestHandOver(t *testing.T) {
 		s, _ := h.row("s")
 		h.equal("preparation", s.Prepare == nil, true)
 	})
+}
+
+// The app is restarted during a hand-over, and the owner's heartbeat arrives before that of the other workers: the
+// session is not released without prepared state, and the owner runs its tasks until a successor is ready.
+func TestHandOverOutlivesTheApp(t *testing.T) {
+	for name, killed := range map[string]bool{"successor alive": false, "successor killed": true} {
+		database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		bubbleOn(t, name, serverOptions{Database: database}, func(h *harness) {
+			h.flow("flow", conversation)
+			w := h.start("W") // runs the workflow, and has no session definition
+			h.defines(2*sec, nil, prepares)
+			a := h.start("A", lock(4*sec, 0))
+			run := h.begin("flow", "s")
+			h.until("first", 10*ms, func() bool { return len(h.did("first s")) == 1 })
+			b, c := h.start("B", lock(4*sec, 0)), h.start("C", lock(4*sec, 0))
+			if _, err := h.Fleet().OperateFleet(h.t.Context(), protocol.FleetRequest{
+				FleetTarget: protocol.FleetTarget{WorkerID: "A"}, Verb: protocol.FleetDrain,
+			}); err != nil {
+				h.t.Fatal(err)
+			}
+			h.until("the preparation", 10*ms, func() bool { return len(h.did("set up")) == 2 })
+			successor, other := b, c
+			if h.reserved("C") > 0 {
+				successor, other = c, b
+			}
+			if killed {
+				successor.kill()
+			}
+			for _, p := range []*proc{w, a, b, c} {
+				p.drop()
+			}
+			h.close()
+			h.testServer = open(h.t, serverOptions{Database: database})
+			w.rejoin()
+			a.rejoin()
+			h.until("a heartbeat of A", 10*ms, func() bool { return h.reports("A") })
+			h.ask(run, "before others", 10)
+			h.wait(sec)
+			other.rejoin()
+			if !killed {
+				successor.rejoin()
+			}
+			h.ask(run, "meanwhile", 10)
+			h.until("the hand-over", 10*ms, func() bool { return h.owner("s") != "A" })
+			h.ask(run, "afterwards", 10)
+			h.signal(run, "ask", map[string]any{})
+			if killed {
+				successor = other
+			}
+			h.equal("states", output[[]string](h, run), []string{"A", "A", "A", successor.name})
+			timeline := h.timeline("s")
+			h.equal("end of the timeline", timeline[len(timeline)-3:], []string{"prepared", "released", "reclaimed"})
+			h.equal("set-ups in history", h.setUps(run), []string{"llama completed"})
+		})
+	}
 }
 
 // Four workers are replaced one after the other, with a fifth one as surge. Each session is set up once more, and no

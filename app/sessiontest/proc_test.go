@@ -55,7 +55,12 @@ func (h *harness) make(name string, change ...func(*worker.Options)) (*proc, err
 	for _, f := range h.setup {
 		f(r, p)
 	}
-	o := workeropt.Over(carrier{link.Local{Join: h.testServer.server.Connections().Join}, p}, worker.Options{
+	join := func(
+		hello protocol.ChannelAuth, notices protocol.WorkerNotices,
+	) (protocol.WorkerConnection, func(), error) {
+		return h.testServer.server.Connections().Join(hello, notices) // the current app: a case may restart it
+	}
+	o := workeropt.Over(carrier{link.Local{Join: join}, p}, worker.Options{
 		Registry: r, Release: release,
 		WorkerID: name, Concurrency: 4,
 		AttemptLease: 5 * sec, DrainTimeout: 10 * sec, Logger: slogbridge.Slog(apptest.Log(h.t)),

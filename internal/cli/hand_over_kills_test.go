@@ -104,13 +104,23 @@ func TestHandOversUnderKills(t *testing.T) {
 				s.t.Errorf("the owner exited with %d", code)
 			}
 		},
+		// The owner keeps its sessions until the other worker has prepared them, also if its first heartbeat arrives at the
+		// restarted apps before that of the other worker.
+		"successor and apps": func(s *storm) {
+			s.begins("w3")
+			s.signal("w1", syscall.SIGTERM)
+			s.noted(setUpPrepared, 4)
+			s.node["w2"].kill()
+			s.killApps()
+			if code := s.node["w1"].exit(); code != 0 {
+				s.t.Errorf("the owner exited with %d", code)
+			}
+			s.equal("set-ups in attempts", len(s.lines(setUpInAttempt)), len(s.runs))
+		},
 		"apps": func(s *storm) {
 			s.signal("w1", syscall.SIGTERM)
 			s.noted(setUpPrepared, 1)
-			for name, app := range s.apps {
-				app.kill()
-				s.apps[name], _ = s.another(name, s.at[name])
-			}
+			s.killApps()
 			if code := s.node["w1"].exit(); code != 0 {
 				s.t.Errorf("the owner exited with %d", code)
 			}

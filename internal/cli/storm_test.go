@@ -167,6 +167,15 @@ func (s *storm) thaw(id string) {
 	s.workers = append(s.workers, id)
 }
 
+// killApps kills the apps one by one and restarts each.
+func (s *storm) killApps() {
+	s.t.Helper()
+	for name, app := range s.apps {
+		app.kill()
+		s.apps[name], _ = s.another(name, s.at[name])
+	}
+}
+
 // strike freezes a worker in the middle of a turn for longer than its leases, kills another, kills the apps one by one,
 // and restarts what it killed: the killed worker alternately under its old ID, as a supervisor would, and under a new
 // one.
@@ -183,10 +192,7 @@ func (s *storm) strike(round int, still time.Duration) {
 		s.begins(fmt.Sprint("w", s.began))
 	}
 	<-time.After(still / 3) // meanwhile the frozen worker's polls lease tasks
-	for name, app := range s.apps {
-		app.kill()
-		s.apps[name], _ = s.another(name, s.at[name])
-	}
+	s.killApps()
 	<-thaw
 	s.thaw(frozen)
 	s.resume()

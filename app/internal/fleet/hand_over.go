@@ -111,12 +111,14 @@ type candidates struct {
 	owner *engine.Worker
 	now   time.Time
 	known membership.Roster
-	held  map[string]store.Holding
-	mean  int // number of sessions of each candidate after the drain, if they are distributed evenly
+	// starting: this app has just started, so a worker without a heartbeat may be alive
+	starting bool
+	held     map[string]store.Holding
+	mean     int // number of sessions of each candidate after the drain, if they are distributed evenly
 }
 
 func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidates, error) {
-	c := &candidates{fleet: f, owner: owner}
+	c := &candidates{fleet: f, owner: owner, starting: f.workers.Starting()}
 	now, err := f.store.Now(ctx)
 	if err != nil {
 		return nil, err
@@ -126,7 +128,11 @@ func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidat
 		if c.held, err = r.Holdings(ctx, owner.Namespace); err != nil {
 			return err
 		}
-		c.known, err = f.workers.Roster(ctx, r, owner.Namespace)
+		if c.starting {
+			c.known, err = f.workers.RosterWithRows(ctx, r, owner.Namespace)
+		} else {
+			c.known, err = f.workers.Roster(ctx, r, owner.Namespace)
+		}
 		return err
 	})
 	workers, sessions := 0, c.sessions(owner)
@@ -140,21 +146,29 @@ func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidat
 	return c, err
 }
 
-// available reports whether tasks may be dispatched to a worker: it is alive, does not drain and passes the release
-// gate.
+// available reports whether a worker may be chosen: it may be alive, does not drain and passes the release gate.
 func (c *candidates) available(h *membership.TrackedWorker) bool {
-	return h.Gate == "" && !c.fleet.workers.Stopped(h) && c.fleet.workers.Alive(*h, c.now)
+	return h.Gate == "" && !c.fleet.workers.Stopped(h) && c.mayLive(h)
 }
+
+// mayLive reports whether a worker is alive, or may be: after the start of this app, the heartbeat of a draining owner
+// may arrive before the first heartbeat of the other workers. If the worker is dead, the lease of its preparation
+// expires, and the owner runs the tasks of the session until then.
+func (c *candidates) mayLive(h *membership.TrackedWorker) bool {
+	return c.alive(h) || c.starting && h.At.IsZero()
+}
+
+func (c *candidates) alive(h *membership.TrackedWorker) bool { return c.fleet.workers.Alive(*h, c.now) }
 
 // sessions returns the number of sessions that a worker holds or prepares.
 func (c *candidates) sessions(w *engine.Worker) int {
 	return c.held[w.ID].Sessions + c.held[w.ID].Prepared
 }
 
-// reachable reports whether the process that prepares a session is alive and does not drain.
+// reachable reports whether the process that prepares a session may be alive and does not drain.
 func (c *candidates) reachable(p *engine.Preparation) bool {
 	h, ok := c.known[engine.WorkerKey{Namespace: c.owner.Namespace, ID: p.Worker}]
-	return ok && h.Worker.Incarnation == p.Incarnation && !c.fleet.workers.Stopped(&h) && c.fleet.workers.Alive(h, c.now)
+	return ok && h.Worker.Incarnation == p.Incarnation && !c.fleet.workers.Stopped(&h) && c.mayLive(&h)
 }
 
 // room returns how many more sessions a worker may hold or prepare.
@@ -162,13 +176,14 @@ func (c *candidates) room(w *engine.Worker) int { return w.MaxSessions - c.sessi
 
 // best returns the best worker that may prepare the session; nil: there is none.
 func (c *candidates) best(s *engine.Session) (best *engine.Worker) {
+	lives := false // best is alive
 	for _, h := range c.known {
-		w := h.Worker
+		w, alive := h.Worker, c.alive(&h)
 		switch {
 		case w.ID == c.owner.ID || !c.available(&h):
 		case !s.HandsOver(c.owner, w) || c.room(w) <= 0 || c.withheld(s, w):
-		case best == nil || c.better(w, best):
-			best = w
+		case best == nil || alive && !lives || alive == lives && c.better(w, best):
+			best, lives = w, alive
 		}
 	}
 	return best

@@ -50,6 +50,33 @@ func (r *Registry) Roster(ctx context.Context, from store.Reader, ns string) (Ro
 	return all, nil
 }
 
+// Starting reports whether live workers may not have sent a heartbeat to this app yet, because it started less than
+// Options.Alive ago.
+func (ws *Workers) Starting() bool { return time.Since(ws.started) <= ws.opt.Alive }
+
+// RosterWithRows is like Roster, and contains every registered worker, also if this app is alone on its database and
+// has not received a heartbeat of the worker since it started.
+func (ws *Workers) RosterWithRows(ctx context.Context, from store.Reader, ns string) (Roster, error) {
+	all, err := ws.Roster(ctx, from, ns)
+	if err != nil || ws.opt.Shared {
+		return all, err
+	}
+	rows, err := from.Workers(ctx, store.WorkerQuery{Namespace: ns, Limit: 10_000})
+	if err != nil {
+		return nil, err
+	}
+	for i := range rows {
+		if w := &rows[i]; w.DeregisteredAt.IsZero() && all[w.Key()].Worker == nil {
+			h := TrackRow(w)
+			if v := release.Gate(ws.opt.Release, w.Release, ws.opt.StrictRelease); w.Explicit && !v.Allowed {
+				h.Gate = v.Message
+			}
+			all[w.Key()] = h
+		}
+	}
+	return all, nil
+}
+
 // gatedElsewhere returns why the release gate holds a worker that is connected to another app: no live app serves its
 // release. It returns "" if one does, or if the worker is not subject to the gate.
 func (r *Registry) gatedElsewhere(w *engine.Worker) string {
