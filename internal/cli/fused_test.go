@@ -131,8 +131,23 @@ func (f *fused) resume() {
 // fusedWorkers are the workers that run in separate processes.
 var fusedWorkers = []string{"one", "two", "three"}
 
-// strike stops one worker, disconnects a second, kills and restarts the third, and kills the apps one by one or stops
-// one of two apps. The roles of the workers rotate with the rounds; the restarted worker runs all tasks meanwhile.
+// inStep waits until a worker in a separate process has begun a step, and returns the worker. The step takes another
+// 60 ms or more.
+func (f *fused) inStep() (id string) {
+	f.t.Helper()
+	until(f.t, "a worker runs a step", func() bool {
+		for _, l := range ledger(f.t, f.ledger) {
+			if slices.Contains(fusedWorkers, l.Worker) && time.Since(l.At) < 40*time.Millisecond {
+				id = l.Worker
+			}
+		}
+		return id != ""
+	})
+	return id
+}
+
+// strike stops a worker during a step, so that its delivery is lost, disconnects a second worker, kills and restarts
+// the third, and kills the apps one by one or stops one of two apps. The restarted worker runs all tasks meanwhile.
 func (f *fused) strike(round int, still time.Duration) {
 	f.t.Helper()
 	send := func(p *process, s syscall.Signal) {
@@ -142,9 +157,10 @@ func (f *fused) strike(round int, still time.Duration) {
 		}
 	}
 	over := time.After(still)
-	role := func(n int) string { return fusedWorkers[(n+round)%len(fusedWorkers)] }
-	frozen, cut, killed := role(0), role(1), role(2)
+	frozen := f.inStep()
 	send(f.node[frozen], syscall.SIGSTOP)
+	others := slices.DeleteFunc(slices.Clone(fusedWorkers), func(id string) bool { return id == frozen })
+	cut, killed := others[round%2], others[1-round%2]
 	for _, w := range f.wires[cut] {
 		w.cut()
 	}
@@ -318,6 +334,6 @@ func (f *fused) judge() {
 		len(f.runs), steps, turns, inside, lost, len(f.signals), workers,
 	)
 	if turns == 0 || inside == 0 || lost == 0 {
-		t.Error("no turn came with a result, or nothing was lost: nothing was shown")
+		t.Error("no activity result came with an eager workflow task, or no delivery was lost")
 	}
 }
