@@ -106,7 +106,7 @@ func TestReconnectKeepsLiveWorkWithItsWorker(t *testing.T) {
 // A worker keeps its tasks when its app stops, and completes them at the next app.
 func TestWorkOutlivesARestartOfTheApp(t *testing.T) {
 	remote(t, func(t *testing.T, to remoteTo) {
-		db := "sqlite:" + t.TempDir() + "/app.db"
+		db := apptest.SQLite(t)
 		a := apptest.Start(t, apptest.Options{Database: db})
 		entered, leave := make(chan struct{}, 10), make(chan struct{})
 		var runs atomic.Int32

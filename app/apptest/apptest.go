@@ -4,15 +4,10 @@ package apptest
 
 import (
 	"context"
-	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/oklog/ulid/v2"
 	"github.com/rs/zerolog"
 
 	"github.com/sojourn-run/sojourn/app"
@@ -43,7 +38,7 @@ type App struct {
 func Start(t testing.TB, o Options) *App {
 	t.Helper()
 	if o.Database == "" {
-		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		o.Database = SQLite(t)
 	}
 	ao := app.Options{
 		Options: server.Options{
@@ -95,53 +90,4 @@ func (a *App) Stop() {
 // Log returns a logger that writes warnings and errors to the test's log.
 func Log(t testing.TB) zerolog.Logger {
 	return zerolog.New(zerolog.NewTestWriter(t)).Level(zerolog.WarnLevel)
-}
-
-// Databases runs a test on a new SQLite file, and on a new PostgreSQL database if a server is available.
-func Databases(t *testing.T, test func(t *testing.T, database string)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, "sqlite:"+filepath.Join(t.TempDir(), "test.db")) })
-	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
-}
-
-// Two starts two apps on the database of o, or one app if the database allows only one, as SQLite does.
-func Two(t testing.TB, o Options) (a, b *App) {
-	t.Helper()
-	a = Start(t, o)
-	if strings.HasPrefix(o.Database, "sqlite:") {
-		return a, a
-	}
-	return a, Start(t, o)
-}
-
-// Postgres creates a database for a test, on the server of SOJOURN_TEST_POSTGRES.
-func Postgres(t testing.TB) string {
-	t.Helper()
-	server := os.Getenv("SOJOURN_TEST_POSTGRES")
-	if server == "" {
-		if strings.Contains(os.Getenv("SOJOURN_TEST_REQUIRE"), "postgres") {
-			t.Fatal("SOJOURN_TEST_POSTGRES names no PostgreSQL server, and this run requires one")
-		}
-		t.Skip("no postgres: SOJOURN_TEST_POSTGRES names no server")
-	}
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	name := "test_" + strings.ToLower(ulid.Make().String())
-	do := func(statement string) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 2*time.Minute)
-		defer cancel()
-		c, err := pgx.Connect(ctx, server)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close(ctx)
-		if _, err := c.Exec(ctx, statement); err != nil {
-			t.Fatal(err)
-		}
-	}
-	do("CREATE DATABASE " + name)
-	t.Cleanup(func() { do("DROP DATABASE IF EXISTS " + name + " WITH (FORCE)") })
-	u.Path = "/" + name
-	return u.String()
 }

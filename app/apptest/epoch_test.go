@@ -2,7 +2,6 @@ package apptest_test
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -41,7 +40,7 @@ func TestAnEpochRisesAfterCleanUpWithAClockSetBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			apptest.Databases(t, func(t *testing.T, database string) {
 				if database == "" {
-					database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+					database = apptest.SQLite(t)
 				}
 				path, lite := strings.CutPrefix(database, "sqlite:")
 				open := func(shift time.Duration) *apptest.App {

@@ -24,10 +24,10 @@ import (
 
 // fuzzShare is the part of all operations that one run of the test requests. Generating the requests, some 12,000 for
 // all operations, takes nearly all of its time; the app needs a tenth of it.
-const fuzzShare = 6
+const fuzzShare = 12
 
 // Requests generated from the published API description, valid and invalid ones, get only responses that the
-// description has, and never a 5xx. Each run tests another sixth of the operations; SOJOURN_TEST_FUZZ_SEED repeats a
+// description has, and never a 5xx. Each run tests another twelfth of the operations; SOJOURN_TEST_FUZZ_SEED repeats a
 // run. SOJOURN_TEST_FUZZ sets the number of examples of all operations, in every role.
 func TestRequestsMadeOfTheDescriptionGetDescribedAnswers(t *testing.T) {
 	t.Parallel()

@@ -3,7 +3,6 @@ package apptest_test
 import (
 	"encoding/json"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -299,7 +298,7 @@ func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 
 // Lines are deleted when they reach the maximum age, or with their run if that is earlier.
 func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
-	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	database := apptest.SQLite(t)
 	var shift atomic.Int64
 	a := shifted(t, database, &shift, func(o *app.Options) { o.LogAge = 48 * time.Hour })
 	c := caller{t, a, ""}

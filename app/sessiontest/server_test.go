@@ -3,7 +3,6 @@ package sessiontest
 
 import (
 	"context"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -46,7 +45,7 @@ type serverOptions struct {
 func open(t testing.TB, o serverOptions) *testServer {
 	t.Helper()
 	if o.Database == "" {
-		o.Database = "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		o.Database = apptest.SQLite(t)
 	}
 	if o.Cleanup == 0 {
 		o.Cleanup = -1

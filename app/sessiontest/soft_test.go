@@ -2,7 +2,6 @@ package sessiontest
 
 import (
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -157,7 +156,7 @@ func TestSoftAffinity(t *testing.T) {
 // The time since which a task waits is stored, so the end of an app does not restart the fallback time.
 func TestSoftAffinityOutlivesTheApp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+		database := apptest.SQLite(t)
 		steps := func(w *script, list string) {
 			w.pass = func(d time.Duration) { time.Sleep(d); synctest.Wait() }
 			for _, w.line = range strings.Split(list, "; ") {

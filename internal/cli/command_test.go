@@ -245,7 +245,7 @@ func TestDoctorShowsAJumpOfTheClock(t *testing.T) {
 
 func TestMigrateAndDoctorKnowPostgres(t *testing.T) {
 	t.Parallel()
-	e := env{"SOJOURN_DATABASE_URL": apptest.Postgres(t)}
+	e := env{"SOJOURN_DATABASE_URL": apptest.EmptyPostgres(t)}
 	for range 2 { // the second time there is nothing to do
 		if code, out, err := run(t, t.TempDir(), e, "migrate"); code != 0 || !strings.Contains(out, "migrated postgres://") {
 			t.Errorf("exit %d: %s%s", code, out, err)
@@ -353,7 +353,7 @@ func TestDoctorChangesNothing(t *testing.T) {
 
 func TestDoctorLeavesAnEmptyPostgresEmpty(t *testing.T) {
 	t.Parallel()
-	url := apptest.Postgres(t)
+	url := apptest.EmptyPostgres(t)
 	_, out, _ := run(t, t.TempDir(), env{"SOJOURN_DATABASE_URL": url}, "doctor")
 	contains(t, "doctor", out, "ok   database", fmt.Sprint("empty; the first start creates schema ", latestSchema(t)))
 	db, err := sql.Open("pgx", url)

@@ -19,7 +19,7 @@ import (
 func TestProbesAreServedWhenDescriptorsAreUsedUp(t *testing.T) {
 	for _, kind := range []string{"sqlite", "postgres"} {
 		t.Run(kind, func(t *testing.T) {
-			database := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
+			database := apptest.SQLite(t)
 			if kind == "postgres" {
 				database = apptest.Postgres(t)
 			}

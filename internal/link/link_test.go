@@ -3,7 +3,6 @@ package link_test
 import (
 	"context"
 	"errors"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,7 +101,7 @@ func eventually(t *testing.T, what string, cond func() bool) {
 
 func TestReconnectRegistersTheSameIncarnation(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
-		db := "sqlite:" + filepath.Join(t.TempDir(), "app.db")
+		db := apptest.SQLite(t)
 		a := apptest.Start(t, apptest.Options{Database: db})
 		url := a.URL()
 		var registered atomic.Int32

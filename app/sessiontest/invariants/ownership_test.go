@@ -235,7 +235,7 @@ func play(t *testing.T, n, parallel int, in func() *harness, change ...func(*sch
 
 func TestASessionHasOneOwnerAtATimeWithTwoApps(t *testing.T) {
 	w := onPostgres(t, 2)
-	play(t, schedules(t, 200), 16, func() *harness { return w })
+	play(t, schedules(t, 100), 16, func() *harness { return w })
 }
 
 // The same invariants hold while operators drain workers and groups and route the queue from group to group at both
@@ -252,5 +252,5 @@ func TestASessionHasOneOwnerAtATimeUnderOperators(t *testing.T) {
 }
 
 func TestASessionHasOneOwnerAtATimeWhileTheClockJumps(t *testing.T) {
-	play(t, schedules(t, 100), 4, func() *harness { return onSQLite(t) })
+	play(t, schedules(t, 60), 4, func() *harness { return onSQLite(t) })
 }
