@@ -46,6 +46,23 @@ func buy(ctx context.Context, app *client.Client, o Order) (total int, err error
 	return receipt.Total, err
 }
 
+// outcome says what happened to an order.
+func outcome(err error) string {
+	var ended *client.NotCompleted
+	var unreachable *client.Unreachable
+	switch {
+	case err == nil:
+		return "sold"
+	case errors.As(err, &ended): // failed, timed out, cancelled or terminated
+		return string(ended.Run.Status)
+	case client.ReasonOf(err) == client.ReasonWorkflowIDInUse:
+		return "ordered already"
+	case errors.As(err, &unreachable): // the request had no effect
+		return "no app responds at " + unreachable.URL
+	}
+	return "error: " + err.Error()
+}
+
 func TestAWorkflowWithATypedNameIsRegisteredAndStarted(t *testing.T) {
 	t.Parallel()
 	a := apptest.Start(t, apptest.Options{})
@@ -72,5 +89,18 @@ func TestAWorkflowWithATypedNameIsRegisteredAndStarted(t *testing.T) {
 	_, err = client.Run(ctx, app, Orders, Order{}, client.StartOptions{})
 	if !errors.As(err, &failed) || failed.Message != "the order has no items" {
 		t.Errorf("a workflow that fails: %v", err)
+	}
+	_, taken := client.Run(ctx, app, Orders, order, client.StartOptions{WorkflowID: "order-8"})
+	nowhere, e := client.New(client.Options{URLs: []string{"http://127.0.0.1:1"}})
+	if e != nil {
+		t.Fatal(e)
+	}
+	_, down := client.Start(ctx, nowhere, Orders, order, client.StartOptions{})
+	for want, err := range map[string]error{
+		"sold": nil, "failed": err, "ordered already": taken, "no app responds at http://127.0.0.1:1": down,
+	} {
+		if got := outcome(err); got != want {
+			t.Errorf("outcome of %v: %q, want %q", err, got, want)
+		}
 	}
 }

@@ -7,6 +7,6 @@ import (
 )
 
 func TestGuideStatesHowLongATestWaits(t *testing.T) {
-	docnumbers.In(t, "guide/workflows-in-go.md", "after {} of virtual time in which nothing moved (`SetPatience`)", standstill)
-	docnumbers.In(t, "guide/workflows-in-go.md", "after {} of real time in its code without a call", busyLimit)
+	docnumbers.In(t, "guide/testing.md", "after {} of virtual time in which nothing moved (`SetPatience`)", standstill)
+	docnumbers.In(t, "guide/testing.md", "after {} of real time in its code without a call", busyLimit)
 }
