@@ -25,6 +25,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
+	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/workflow"
 )
 
@@ -56,6 +57,14 @@ func work(t *testing.T, a *apptest.App) {
 	t.Helper()
 	r := worker.NewRegistry()
 	r.Workflow("basket", basket)
+	attempts := 0
+	r.Activity("charge", func(context.Context) (int, error) {
+		if attempts++; attempts == 1 {
+			return 0, activity.NewError("declined", "the card was declined", activity.NonRetryable)
+		}
+		return attempts, nil
+	})
+	r.Workflow("order", func(ctx workflow.Context) (int, error) { return workflow.Execute[int](ctx, "charge") })
 	w, err := worker.New(workeropt.Over(link.Local{Join: a.Connections().Join}, worker.Options{
 		Registry: r, Release: "test",
 		Logger:    slogbridge.Slog(apptest.Log(t)),
@@ -277,6 +286,35 @@ func TestCancelIsRefusedWhereNoWorkerSupportsItAndCancelNowEndsTheRun(t *testing
 		if v, err := ended.Describe(ctx); err != nil || v.Status != client.StatusCancelled {
 			t.Errorf("got %s, %v", v.Status, err)
 		}
+	}
+}
+
+// Redrive continues the failed run: the activity that failed runs again, and the handle of the workflow ID returns the
+// result of the new run.
+func TestARedrivenRunCompletes(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a)
+	c, ctx := asking(t, a.URL()), t.Context()
+	w, err := c.Start(ctx, "order", nil, client.StartOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := w.Wait(ctx); err != nil || v.Status != client.StatusFailed {
+		t.Fatalf("got %s, %v", v.Status, err)
+	}
+	next, err := c.Handle(w.ID, "").Redrive(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attempt int
+	if err := next.Result(ctx, &attempt); err != nil || attempt != 2 || next.RunID == w.RunID {
+		t.Errorf("result %d of run %s, %v", attempt, next.RunID, err)
+	}
+	if _, err := next.Redrive(ctx); client.ReasonOf(err) != client.ReasonRunNotFailed {
+		t.Errorf("a completed run: %v", err)
+	}
+	if _, err := w.Redrive(ctx); client.ReasonOf(err) != client.ReasonNotCurrentRun {
+		t.Errorf("the failed run again: %v", err)
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 	ReasonRequestConflict     Reason = "request_id_conflict"   // the ID was used for a request with other content
 	ReasonRunNotActive        Reason = "run_not_active"        // the run has closed
 	ReasonRunNotClosed        Reason = "run_not_closed"
+	ReasonRunNotFailed        Reason = "run_not_failed"
 	ReasonNotCurrentRun       Reason = "historical_run_command_rejected" // the run is not the current one of its ID
 	ReasonActivityRun         Reason = "activity_run"                    // an activity run has no workflow code
 	ReasonCancelNotSupported  Reason = "cancellation_not_supported"      // see ErrCancelNotSupported

@@ -231,6 +231,24 @@ func ExampleWorkflow_Result() {
 	}
 }
 
+// Redrive continues a failed run after its cause was corrected. Completed activities do not run again.
+func ExampleWorkflow_Redrive() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	order, err := app.Handle("order-7", "").Redrive(ctx)
+	switch {
+	case client.ReasonOf(err) == client.ReasonRunNotFailed:
+		fmt.Println("the run is open, or closed in another way")
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println("continues as run", order.RunID)
+	}
+}
+
 // An update changes the run and returns a result. Its validator may reject it.
 func ExampleWorkflow_Update() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})

@@ -178,6 +178,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"CancelNow": func(w *client.Workflow) error { return w.CancelNow(ctx, "") },
 		"Terminate": func(w *client.Workflow) error { return w.Terminate(ctx, "") },
 		"Delete":    func(w *client.Workflow) error { return w.Delete(ctx, "") },
+		"Redrive":   func(w *client.Workflow) error { _, err := w.Redrive(ctx); return err },
 		"History":   func(w *client.Workflow) error { return first(w.History(ctx)) },
 	} {
 		entry := texts["Runs filter"]

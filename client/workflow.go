@@ -153,6 +153,23 @@ func (w *Workflow) Terminate(ctx context.Context, reason string) error {
 	return w.command(ctx, "terminate", reason)
 }
 
+// Redrive continues a failed run as a new run of the workflow ID and returns a handle of the new run. Completed
+// activities keep their results, and the activities whose failure ended the run are executed again. Without a RunID it
+// redrives the current run. The error's reason is ReasonRunNotFailed if the run is open or closed in another way, and
+// ReasonNotCurrentRun if the workflow ID has a later run.
+func (w *Workflow) Redrive(ctx context.Context) (*Workflow, error) {
+	run, err := w.named(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out protocol.RedriveReceipt
+	in := protocol.RedriveRequest{RequestID: apiclient.RequestID()}
+	if err := run.call(ctx, http.MethodPost, run.path("/redrive"), in, &out); err != nil {
+		return nil, err
+	}
+	return w.client.Handle(w.ID, out.RunID), nil
+}
+
 func (w *Workflow) command(ctx context.Context, verb, reason string) error {
 	in := protocol.EndRequest{Reason: reason, RequestID: apiclient.RequestID()}
 	return w.call(ctx, http.MethodPost, w.path("/"+verb), in, nil)

@@ -191,6 +191,9 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
 	s.ArgumentBytes = int64(len(d.Arguments) + d.Headers.Size())
 	s.NameRules, s.Chain = d.NameRules, d.ChainRunID
+	if d.CopiedFrom != nil {
+		s.StartedAt = d.CopiedFrom.At
+	}
 	if d.ParentRunID != "" {
 		s.Parent = &Parent{
 			RunID: d.ParentRunID, WorkflowID: d.ParentWorkflowID, Seq: d.ParentSequence, Chain: d.ParentChainRunID,
@@ -277,6 +280,9 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	}
 	a.Failures++
 	a.LastFailure, a.LastStack = d.Message, d.Stack
+	if d.Redriven {
+		a.Failures, a.ScheduledAt = 0, e.At
+	}
 	a.unlease()
 	a.Attempt = d.Number
 	a.Lost = nil                 // the event contains the lost deliveries

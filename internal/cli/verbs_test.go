@@ -64,6 +64,9 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 	}
 	s.try(1, `workflow ID "g" was used by a run that completed at `, "workflow", "start", "tour.greeting", "--id", "g",
 		"--input", `["Ada"]`)
+	s.try(1, "only a failed run can be redriven", "workflow", "redrive", "g")
+	s.try(1, "argument", "workflow", "start", "tour.greeting", "--id", "f", "--input", `[1, 2]`, "--wait")
+	s.try(0, "redriven f: run ", "workflow", "redrive", "f", "--request-id", "first")
 	s.try(0, "hello Bob", "workflow", "start", "tour.greeting", "--input", `["Bob"]`, "--wait")
 	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // across three runs
 	var runs []struct {

@@ -223,6 +223,31 @@ func (p *program) endRun(c *cobra.Command, id, verb string, f endFlags) error {
 	return send(p, c, http.MethodPost, runPath(id, f.run)+"/"+verb, in, p.printReceipt)
 }
 
+// redriveWorkflow returns the command that continues a failed run. The route requires a run ID, by default the current
+// run's.
+func (p *program) redriveWorkflow() *cobra.Command {
+	var run, request string
+	c := runFlag(&cobra.Command{
+		Use: "redrive ID", Short: "Continue a failed run as a new run: completed activities keep their results",
+		Args: oneArg(workflowIDArg),
+		RunE: func(c *cobra.Command, args []string) error {
+			run, err := p.currentRun(c, args[0], run)
+			if err != nil {
+				return err
+			}
+			in := protocol.RedriveRequest{RequestID: requestID(request)}
+			return send(p, c, http.MethodPost, runPath(args[0], run)+"/redrive", in, func(v protocol.RedriveReceipt) error {
+				return p.printf(
+					"redriven %s: run %s continues run %s at command %d", v.WorkflowID, v.RunID, v.ContinuedFrom,
+					v.ResumeSequence,
+				)
+			})
+		},
+	}, &run)
+	c.Flags().StringVar(&request, "request-id", "", "ID of the request: the same ID again returns the first response")
+	return c
+}
+
 // deleteWorkflow returns the command that deletes one run. The route requires a run ID, by default the current run's.
 func (p *program) deleteWorkflow() *cobra.Command {
 	var run, reason string

@@ -1,10 +1,12 @@
 """Starting, ending, finding and replaying runs."""
 
+import pathlib
+import tempfile
 import uuid
 
 from durable_workflow import (
-    InvalidArgument, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed, WorkflowNotFound,
-    WorkflowTerminated, WorkflowTimedOut,
+    InvalidArgument, ServerError, UpdateFailed, WorkflowAlreadyStarted, WorkflowCancelled, WorkflowFailed,
+    WorkflowNotFound, WorkflowTerminated, WorkflowTimedOut,
 )
 from durable_workflow.history_bundle_verify import verify_bundle
 from durable_workflow.workflow import Replayer
@@ -22,6 +24,25 @@ async def start_to_result(b):
     same(described.run_id, handle.run_id)
     same(described.output, "hello Ada")
     same(await b.run("nothing"), None)
+
+
+@case
+async def failed_run_is_redriven(b):
+    path = str(pathlib.Path(tempfile.mkdtemp()) / "card")
+    handle = await b.start("redriven", path)
+    await raises(WorkflowFailed, b.result(handle))
+    pathlib.Path(path).touch()
+    request = uuid.uuid4().hex
+    new = await handle.redrive(request_id=request)
+    same((new.workflow_id, new.outcome, new.command_status), (handle.workflow_id, "redriven", "accepted"))
+    same(new.raw["continued_from_run_id"], handle.run_id)
+    again = await b.client.redrive_workflow(handle.workflow_id, handle.run_id, request_id=request)
+    same((again.run_id, again.raw["resume_step_sequence"]), (new.run_id, new.raw["resume_step_sequence"]))
+    token, stock, amounts = await b.result(b.client.get_workflow_handle(handle.workflow_id, run_id=new.run_id))
+    same((stock, amounts), (1, [[token], 7]))  # one reservation, in the failed run
+    for refused in (handle.run_id, new.run_id):
+        error = await raises(ServerError, b.client.redrive_workflow(handle.workflow_id, refused))
+        same(error.status, 409)
 
 
 @case

@@ -4,6 +4,7 @@ import asyncio
 import os
 import pathlib
 import time
+import uuid
 
 from durable_workflow import (
     ActivityFailed, ChildWorkflowCancelled, ChildWorkflowFailed, ChildWorkflowTerminated, NonRetryableError, activity, workflow,
@@ -170,6 +171,35 @@ class Failing:
         except ActivityFailed as e:
             return {"message": str(e), "type": e.exception_type, "non_retryable": e.non_retryable, "category": e.failure_category}
         return None
+
+
+@activity.defn(name="charged")
+def charged(path: str, amount: int) -> int:
+    """Fails for good until the file exists."""
+    ATTEMPTS[path] = ATTEMPTS.get(path, 0) + 1
+    if not os.path.exists(path):
+        raise NonRetryableError("the card was declined")
+    return amount
+
+
+@activity.defn(name="reserved")
+def reserved(path: str) -> int:
+    """Counts in a file how often it ran."""
+    with open(path + ".reserved", "a") as f:
+        f.write("x")
+    return os.path.getsize(path + ".reserved")
+
+
+@workflow.defn(name="redriven")
+class Redriven:
+    """Fails with an activity of a group, until the file exists."""
+
+    def run(self, ctx, path):
+        token = yield ctx.side_effect(lambda: uuid.uuid4().hex)
+        stock = yield ctx.schedule_activity("reserved", [path])
+        yield ctx.sleep(1)
+        amounts = yield [ctx.schedule_activity("echo", [token]), ctx.schedule_activity("charged", [path, 7])]
+        return [token, stock, amounts]
 
 
 @workflow.defn(name="raising")

@@ -2,6 +2,7 @@ package history
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/internal/retry"
 )
@@ -49,6 +50,32 @@ type WorkflowStarted struct {
 	// NameRules is the version of the rules that the names in the run's commands follow; absent in runs that an earlier
 	// build started, and in runs that continue them
 	NameRules int `json:"name_rules,omitempty"`
+	// CopiedFrom is set if the run continues a failed run with a copy of its history
+	CopiedFrom *CopiedFrom `json:"reset_from,omitempty"`
+}
+
+// CopiedFrom says that the events 1 … Event of a run are copies of the events of an earlier run, with their times. The
+// commands in them keep their IDs of sessions and children.
+type CopiedFrom struct {
+	RunID string `json:"run_id"`
+	Event int64  `json:"event"`
+	At    Time   `json:"at"` // time of the copy, at which the run began
+	// Earlier are the runs from which the earlier run had copied events, the oldest first
+	Earlier []CopiedRange `json:"earlier,omitempty"`
+}
+
+// CopiedRange says that code which an event up to Event woke ran in RunID.
+type CopiedRange struct {
+	RunID string `json:"run_id"`
+	Event int64  `json:"event"`
+}
+
+// Ranges returns which run's code each copied event woke, in the order of the events.
+func (c *CopiedFrom) Ranges() []CopiedRange {
+	if c == nil {
+		return nil
+	}
+	return append(slices.Clip(c.Earlier), CopiedRange{c.RunID, c.Event})
 }
 
 // ActivitySnapshot has the options of a scheduled activity, as replayers compare them with the command.
@@ -95,6 +122,8 @@ type ActivityRetryScheduled struct {
 	ActivityType string `json:"activity_type"`
 	AvailableAt  Time   `json:"retry_available_at"`
 	TimeoutKind  string `json:"timeout_kind,omitempty"`
+	// Redriven: the run continues a failed run, and the activity begins again with its first attempt
+	Redriven bool `json:"redriven,omitempty"`
 	Attempt
 	Failure
 	Parallel
@@ -116,6 +145,9 @@ type ActivityCompleted struct {
 	// the worker's
 	RecordedAt Time `json:"taken_at,omitzero"`
 	Recovered  int  `json:"recovered,omitempty"` // rebuilds that ran inside this attempt
+	// run in which the activity ran, and its execution ID there, if this event is a copy
+	ReusedFrom      string `json:"reused_from_run_id,omitempty"`
+	ReusedExecution string `json:"reused_activity_execution_id,omitempty"`
 	Attempt
 	Parallel
 }

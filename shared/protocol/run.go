@@ -118,6 +118,23 @@ type EndRequest struct {
 	Identity  string `json:"-"`
 }
 
+// RedriveRequest continues a failed run as a new run.
+type RedriveRequest struct {
+	Target
+	// a repeated request with the same ID returns the first response
+	RequestID string `json:"request_id,omitempty" maxLength:"255"`
+	Identity  string `json:"-"`
+}
+
+// RedriveReceipt is the response to the redrive of a run. RunID is the ID of the new run, and the outcome is redriven.
+type RedriveReceipt struct {
+	CommandReceipt
+	ContinuedFrom string `json:"continued_from_run_id"` // the failed run
+	// ResumeSequence is the number of the first command that the new run executes; earlier commands have the results of
+	// the failed run.
+	ResumeSequence int64 `json:"resume_step_sequence"`
+}
+
 // RunDeletion is a request to delete a closed run.
 type RunDeletion struct {
 	Target
@@ -137,10 +154,10 @@ type DeletedRun struct {
 	CurrentRunID *string `json:"current_run_id"`
 }
 
-// CommandReceipt is the response to signal, cancel, terminate, request-cancellation, repair and archive.
+// CommandReceipt is the response to signal, cancel, terminate, request-cancellation, repair, archive and redrive.
 type CommandReceipt struct {
 	// signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived,
-	// archive_not_needed
+	// archive_not_needed, redriven
 	Outcome      string `json:"outcome"`
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`

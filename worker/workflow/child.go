@@ -127,7 +127,7 @@ func StartChild(ctx Context, nameOrFunc any, args ...any) *Child {
 	f := c.openStep(childStep, name, cmd)
 	f.waitForEnd = c.children.WaitForCancellation
 	if f.workflowID = cmd.WorkflowID; f.workflowID == "" {
-		f.workflowID = c.m.stepID(f.seq)
+		f.workflowID = c.m.openedID(f.seq)
 	}
 	return &Child{f, f.workflowID}
 }

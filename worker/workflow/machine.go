@@ -84,13 +84,15 @@ type machine struct {
 	startedUpdates map[string]bool
 	recordedUpTo   int64 // highest command number in the history so far
 
-	seen      int64     // last event applied
-	at        int64     // number of the event that woke the code
-	now       time.Time // time of that event
-	replayed  int64     // events up to this number were part of a completed task
-	rules     int       // protocol.NameRules of the run; 0: the code may use any name
-	continued bool      // history has the event by which the run continued as new
-	finished  bool      // the workflow function has returned, or the run was closed
+	seen     int64     // last event applied
+	at       int64     // number of the event that woke the code
+	now      time.Time // time of that event
+	replayed int64     // events up to this number were part of a completed task
+	rules    int       // protocol.NameRules of the run; 0: the code may use any name
+	// runs from which the first events of a redriven run were copied; see runOfIDs
+	copied    []history.CopiedRange
+	continued bool // history has the event by which the run continued as new
+	finished  bool // the workflow function has returned, or the run was closed
 	// signals inherited from the previous run that have not arrived; the code starts after the last of them
 	inheritedSignals int
 	begin            func() // starts the code once inheritedSignals is 0
@@ -396,7 +398,7 @@ func (m *machine) start(task *protocol.WorkflowTask, d *history.WorkflowStarted,
 	if m.info.WorkflowType == "" {
 		m.info.WorkflowType = task.WorkflowType
 	}
-	m.rules = d.NameRules
+	m.rules, m.copied = d.NameRules, d.CopiedFrom.Ranges()
 	m.openLoggers(task.RunID)
 	args := task.Arguments
 	if args.IsZero() {

@@ -119,8 +119,19 @@ func (m *machine) newID() string {
 }
 
 func (m *machine) hashID(kind string, n int64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", m.info.RunID, kind, n))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%d", m.runOfIDs(), kind, n))
 	return ids.EncodeToString(sum[:16])
+}
+
+// runOfIDs returns the run ID from which identifiers are derived: the ID of the run, or, in code that a copied event
+// woke, the ID of the run in which that code ran first. Its recorded results depend on those identifiers.
+func (m *machine) runOfIDs() string {
+	for _, r := range m.copied {
+		if m.at <= r.Event {
+			return r.RunID
+		}
+	}
+	return m.info.RunID
 }
 
 // Random returns a generator of random numbers whose sequence is the same in every replay. Each call returns a
@@ -129,7 +140,7 @@ func Random(ctx Context) *rand.Rand {
 	m := ctx.inner().m
 	m.currentBranch()
 	m.generators++
-	seed := sha256.Sum256(fmt.Appendf(nil, "%s/random/%d", m.info.RunID, m.generators))
+	seed := sha256.Sum256(fmt.Appendf(nil, "%s/random/%d", m.runOfIDs(), m.generators))
 	return rand.New(rand.NewChaCha8(seed))
 }
 

@@ -59,7 +59,7 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
-	id := c.m.stepID(c.m.sequence + 1)
+	id := c.m.openedID(c.m.sequence + 1)
 	cmd := &protocol.Command{
 		Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements, SessionDefinition: definition,
 	}

@@ -217,8 +217,22 @@ func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 	return f
 }
 
-// stepID returns the ID of the activity, timer or child that a command opens.
+// stepID returns the ID of the activity, timer, session or child that a command opens.
 func (m *machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
+
+// openedID returns the ID of the session or child that a command opens. In a redriven run, a recorded command has the
+// ID that the failed run gave it.
+func (m *machine) openedID(seq int64) string {
+	if e := m.recorded[seq]; e != nil {
+		switch d := e.Data.(type) {
+		case *history.SessionStarted:
+			return d.SessionID
+		case *history.ChildWorkflowScheduled:
+			return d.WorkflowID
+		}
+	}
+	return m.stepID(seq)
+}
 
 func (o *ActivityOptions) command() (*protocol.Command, error) {
 	c := &protocol.Command{

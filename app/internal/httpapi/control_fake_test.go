@@ -111,6 +111,11 @@ func (f *fake) Archive(_ context.Context, in protocol.EndRequest) (protocol.Comm
 	return f.end("archive", in)
 }
 
+func (f *fake) Redrive(_ context.Context, in protocol.RedriveRequest) (protocol.RedriveReceipt, error) {
+	r, err := f.end("redrive", protocol.EndRequest{Target: in.Target, RequestID: in.RequestID})
+	return protocol.RedriveReceipt{CommandReceipt: r, ContinuedFrom: in.RunID, ResumeSequence: 1}, err
+}
+
 func (f *fake) DeleteRun(_ context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
 	return protocol.DeletedRun{WorkflowID: in.WorkflowID, RunID: in.RunID, Outcome: "deleted"}, f.saw(in)
 }

@@ -47,6 +47,7 @@ var requiredByOperation = map[string]requiredMembers{
 	"request_cancellation": {[]string{"workflow_id"}, []string{"outcome"}},
 	"repair":               {[]string{"workflow_id"}, []string{"outcome"}},
 	"archive":              {[]string{"workflow_id"}, []string{"outcome"}},
+	"redrive":              {[]string{"workflow_id"}, []string{"run_id", "outcome"}},
 	"debug_workflow":       {[]string{"workflow_id"}, []string{"run_id", "diagnostic_status"}},
 }
 

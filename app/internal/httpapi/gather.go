@@ -226,7 +226,7 @@ func (l *bundledLinks) add(e history.Event) {
 	case *history.WorkflowStarted:
 		if d.ParentRunID != "" {
 			l.Parents = append(l.Parents, bundledLink{"child_workflow", d.ParentWorkflowID, d.ParentRunID})
-		} else if d.ContinuedFrom != "" {
+		} else if d.ContinuedFrom != "" && d.CopiedFrom == nil {
 			l.Parents = append(l.Parents, bundledLink{"continue_as_new", d.WorkflowID, d.ContinuedFrom})
 		}
 	case *history.ChildRunStarted:

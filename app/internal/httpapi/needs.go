@@ -32,6 +32,7 @@ type Runs interface {
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
+	Redrive(context.Context, protocol.RedriveRequest) (protocol.RedriveReceipt, error)
 	DeleteRun(context.Context, protocol.RunDeletion) (protocol.DeletedRun, error)
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportResponse, error)
 }

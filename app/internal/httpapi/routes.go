@@ -148,6 +148,8 @@ func workflowRoutes(contract lineFunc) []route {
 		contract(get, one, "describe", auth.Viewer, describeRun),
 		contract(get, one+"/runs", "list_runs", auth.Viewer, runsOf),
 		contract(get, run, "describe_run", auth.Viewer, describeRun),
+		// The path needs a run ID: a retry after a lost response must not redrive the new run.
+		audited("workflow.redrive", contract(post, run+"/redrive", "redrive", auth.Writer, redrive)),
 		// longHeld: with wait_new_event, the request waits for a future event
 		longHeld(contract(get, run+"/history", "history", auth.Viewer, readHistory)),
 	}

@@ -461,6 +461,13 @@ var shapes = map[string]serve.Shape{
 		Summary: "Archive a run", Body: protocol.EndRequest{}, Responses: serve.OK(receipt{}),
 		Refuses: with(onRun, protocol.ReasonRunNotClosed),
 	},
+	"redrive": {
+		Summary: "Redrive a failed run", Body: protocol.RedriveRequest{},
+		Responses: map[int]any{http.StatusAccepted: redriveReceipt{}, http.StatusOK: redriveReceipt{}},
+		Refuses: with(onRun, protocol.ReasonRunNotFailed, protocol.ReasonFailureBoundary,
+			protocol.ReasonUnsupportedHistory, protocol.ReasonActivityRun, protocol.ReasonSessionMissing,
+			protocol.ReasonSessionClosed, protocol.ReasonInvalidSession, protocol.ReasonQuotaExceeded),
+	},
 	"delete_run": {
 		Summary: "Delete a run", Query: deletionQuery{}, Responses: serve.OK(protocol.DeletedRun{}),
 		Refuses: with(noWorkflow, protocol.ReasonRunNotClosed),

@@ -299,6 +299,31 @@ func requestCancellation(a *API, c *call) (response, error) {
 	return endRun(c, a.opt.Runs.RequestCancellation)
 }
 
+// redriveReceipt is the response to redrive.
+type redriveReceipt struct {
+	receipt
+	ContinuedFrom  string `json:"continued_from_run_id"` // the failed run
+	ResumeSequence int64  `json:"resume_step_sequence"`  // first command that the new run executes
+}
+
+// redrive responds with 202, or with 200 if the request was repeated.
+func redrive(a *API, c *call) (response, error) {
+	var in protocol.RedriveRequest
+	if err := c.Read(&in); err != nil {
+		return response{}, err
+	}
+	in.Target, in.Identity = c.target(), c.Principal.Name
+	out, err := a.opt.Runs.Redrive(c.Ctx, in)
+	c.detail = in.RunID + " as " + out.RunID
+	status := http.StatusAccepted
+	if out.Retained {
+		status = http.StatusOK
+	}
+	return response{
+		status, redriveReceipt{accepted(c, out.CommandReceipt), out.ContinuedFrom, out.ResumeSequence},
+	}, err
+}
+
 // deletionQuery is the query of delete_run.
 type deletionQuery struct {
 	Reason string `json:"reason" maxLength:"1000"`

@@ -121,6 +121,14 @@ var aboutControl = map[string]about{
 			"affect history, lists or retention.",
 		body: `{"reason": "settled"}`,
 	},
+	"redrive": {
+		text: "Continue a failed run as a new run of the same workflow ID. The history of the new run begins with a copy " +
+			"of the events before the failure: completed activities keep their results, and the activities whose " +
+			"failure ended the run, or were open when it failed, run again with new attempts. If no activity failed, " +
+			"the last workflow task is executed again. A request that is repeated with the same `request_id` returns " +
+			"the first response, with status 200.",
+		body: `{"request_id": "7d1c"}`,
+	},
 	"delete_run": {
 		text: "Delete a closed run with its history, logs and search attributes, and the ended sessions that its code " +
 			"started. This cannot be undone. The app first delivers undelivered messages of the run to other runs. " +

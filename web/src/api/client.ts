@@ -3,7 +3,7 @@ import type { Where } from "./past";
 import { ApiError, query, request } from "./request";
 import type {
   ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryEvent, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
-  QueueList, QueueState, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
+  QueueList, QueueState, Redriven, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
   Started, Updated, WorkerList,
 } from "./types";
@@ -104,6 +104,8 @@ export const api = {
   query: (k: RunKey, name: string, input: Json[]) =>
     request<QueryResponse>(`${run(k)}/query/${encodeURIComponent(name)}`, { method: "POST", namespace: k.namespace, body: { input } }),
   repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
+  redrive: (k: RunKey, id: string) =>
+    request<Redriven>(`${run(k)}/redrive`, { method: "POST", namespace: k.namespace, body: { request_id: id } }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
   requestCancellation: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/request-cancellation`, { method: "POST", namespace: k.namespace, body: { reason } }),

@@ -638,6 +638,33 @@ export interface components {
             /** @description rebuilds of another attempt that this attempt waited for */
             waited?: number;
         };
+        /** @description The response to redrive. */
+        RedriveReceipt: {
+            command_id: string;
+            command_source: string;
+            /** @description accepted */
+            command_status: string;
+            /** @description the failed run */
+            continued_from_run_id: string;
+            /** @description signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed, redriven */
+            outcome: string;
+            reason: null | string;
+            rejection_reason: null | string;
+            requested_run_id: null | string;
+            resolved_run_id: string;
+            /** @description first command that the new run executes */
+            resume_step_sequence: number;
+            /** @description the request_id was used before; this is the first receipt */
+            retained?: boolean;
+            run_id: string;
+            signal_name?: string;
+            /** @description instance, run */
+            target_scope: string;
+            update_id?: string;
+            validation_errors: string[];
+            workflow_id: string;
+            workflow_type: string;
+        };
         /**
          * @description The set of permissions of a token. admin includes operator, operator includes writer, and writer includes viewer. worker is separate from these roles.
          * @enum {string}

@@ -53,6 +53,7 @@ export type Truncated = Schemas["TruncatedValue"]; // a value that a response do
 export type HistoryPage = Pick<Schemas["HistoryResponse"], "next_page_token"> & { events: HistoryEvent[] };
 export type ActivityLogs = Schemas["ActivityLogs"];
 export type LogLine = Schemas["LogLine"];
+export type Redriven = Schemas["RedriveReceipt"];
 export type Updated = Schemas["Updated"];
 export type QueryResponse = Schemas["QueryResponse"];
 

@@ -1,4 +1,5 @@
 import { useMutation, useQueryClient } from "@tanstack/react-query";
+import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
 import { api } from "../api/client";
 import { ApiError } from "../api/request";
@@ -10,7 +11,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { Ask } from "./Ask";
 
-type Which = "signal" | "update" | "query" | "cancel" | "force" | "terminate";
+type Which = "signal" | "update" | "query" | "cancel" | "force" | "terminate" | "redrive";
 
 /** Actions on a run. Actions that close it open a confirmation. A closed run can still be queried. */
 export function Actions({ run }: { run: RunView }) {
@@ -45,6 +46,12 @@ export function Actions({ run }: { run: RunView }) {
           </Act>
         </>
       )}
+      {run.status === "failed" && run.closed_reason === "failed" && run.kind !== "activity" && (
+        <Act needs="writer" why={!run.is_current_run && "Not available: a later run of this workflow ID exists."} onClick={() => setWhich("redrive")}>
+          Redrive
+        </Act>
+      )}
+      {which === "redrive" && <RedriveDialog run={run} onClose={close} />}
       {(which === "signal" || which === "update" || which === "query") && <Ask kind={which} run={run} onClose={close} />}
       {which === "cancel" && run.kind !== "activity" && (
         <EndDialog
@@ -80,6 +87,31 @@ export function Actions({ run }: { run: RunView }) {
         />
       )}
     </div>
+  );
+}
+
+/** Continues a failed run and opens the new one. The request ID makes a repeated click after a lost response safe. */
+function RedriveDialog({ run, onClose }: { run: RunView; onClose: () => void }) {
+  const [request] = useState(() => crypto.randomUUID());
+  const go = useNavigate();
+  const m = useMutation({
+    mutationFn: () => api.redrive(run, request),
+    onSuccess: (next) => {
+      onClose();
+      return go({ to: "/runs/$runId", params: { runId: next.run_id } });
+    },
+  });
+  return (
+    <Dialog
+      open
+      onClose={onClose}
+      title="Redrive this run?"
+      description="Continues as a new run with the results of the completed activities. Activities whose failure ended the run, and activities that were open, run again. If no activity failed, the last workflow task runs again: deploy the corrected code first."
+    >
+      <Form error={m.error} pending={m.isPending} onSubmit={() => m.mutate()} onClose={onClose} act="Redrive run">
+        <></>
+      </Form>
+    </Dialog>
   );
 }
 

@@ -127,6 +127,7 @@ export function summary(e: HistoryEvent): string {
     case "ActivityCompleted":
       return `${s("activity_type")}${by}${again}${result !== undefined ? ` → ${result}` : ""}`;
     case "ActivityRetryScheduled":
+      if (p.redriven) return `${s("activity_type")} begins again`;
       return `${s("activity_type")}${again}: ${why}${who}`;
     case "ActivityFailed":
     case "ActivityTimedOut":

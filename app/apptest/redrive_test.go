@@ -1,0 +1,185 @@
+package apptest_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+const failRun = `{"type":"fail_workflow","message":"no"}`
+
+func (t handTask) json() string {
+	raw, _ := json.Marshal(t)
+	return string(raw)
+}
+
+func (h hand) failActivity(task handTask) {
+	h.t.Helper()
+	h.want(200, "POST", stepPath(task, "fail"), h.stepBody(task, `,"failure":{"message":"declined","non_retryable":true}`))
+}
+
+func redrivePath(id, run string) string { return "/api/workflows/" + id + "/runs/" + run + "/redrive" }
+
+// The activity that failed the run runs again; the one that completed does not. A repeated request returns the first
+// response at another app, and other requests for the failed run are refused.
+func TestARedriveContinuesAFailedRunWithItsCompletedActivities(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("order")
+		if got := h.want(409, "POST", redrivePath("order", run), `{}`); got.text("reason") != "run_not_failed" {
+			t.Errorf("an open run: %s", got.raw)
+		}
+		h.decide(h.poll("workflow"), step)
+		charge := h.poll("activity")
+		h.want(200, "POST", stepPath(charge, "complete"), h.stepBody(charge, ""))
+		h.decide(h.poll("workflow"), step)
+		h.failActivity(h.poll("activity"))
+		h.decide(h.poll("workflow"), failRun)
+
+		first := h.want(202, "POST", redrivePath("order", run), `{"request_id":"r1"}`)
+		next := first.text("run_id")
+		if next == run || first.text("outcome") != "redriven" || first.text("command_status") != "accepted" ||
+			first.text("continued_from_run_id") != run || first.body["resume_step_sequence"] != 2.0 {
+			t.Errorf("response: %s", first.raw)
+		}
+		again := other.want(200, "POST", redrivePath("order", run), `{"request_id":"r1"}`)
+		if again.text("run_id") != next || again.body["resume_step_sequence"] != 2.0 {
+			t.Errorf("repeated: %s", again.raw)
+		}
+		refused := other.want(409, "POST", redrivePath("order", run), `{"request_id":"r2"}`)
+		if refused.text("reason") != "historical_run_command_rejected" || refused.text("current_run_id") != next {
+			t.Errorf("another request: %s", refused.raw)
+		}
+		if got := other.want(409, "POST", redrivePath("order", next), `{}`); got.text("reason") != "run_not_failed" {
+			t.Errorf("the open new run: %s", got.raw)
+		}
+
+		task := h.poll("activity")
+		if !strings.HasPrefix(task.text("task_id"), next+"-2") || task.number("attempt_number") != 1 {
+			t.Errorf("activity of the new run: %s", task.json())
+		}
+		h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+		flow := h.poll("workflow")
+		if n := strings.Count(flow.json(), `"event_type":"ActivityCompleted"`); n != 2 || strings.Contains(flow.json(), `"ActivityFailed"`) {
+			t.Errorf("history of the new run: %s", flow.json())
+		}
+		if !strings.Contains(flow.json(), `"reused_from_run_id":"`+run+`"`) {
+			t.Errorf("the copied result does not name the failed run: %s", flow.json())
+		}
+		h.decide(flow, finish)
+		done := other.want(200, "GET", "/api/workflows/order", "")
+		if done.text("status") != "completed" || done.text("run_id") != next || done.body["run_number"] != 2.0 {
+			t.Errorf("after the redrive: %s", done.raw)
+		}
+		old := other.want(200, "GET", "/api/workflows/order/runs/"+run, "")
+		if old.text("status") != "failed" {
+			t.Errorf("the failed run: %s", old.raw)
+		}
+		if got := other.want(409, "POST", redrivePath("order", next), `{}`); got.text("reason") != "run_not_failed" {
+			t.Errorf("a completed run: %s", got.raw)
+		}
+		audit := other.want(200, "GET", "/api/audit", "").raw
+		if !strings.Contains(audit, "workflow.redrive") || !strings.Contains(audit, run+" as "+next) {
+			t.Errorf("audit: %s", audit)
+		}
+	})
+}
+
+// Many callers at two apps redrive the same run, each with its own request ID: one new run begins.
+func TestConcurrentRedrivesCreateOneRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		apps := []caller{{t, a, "default"}, {t, b, "default"}}
+		h := register(apps[0], "w", "")
+		run := h.start("order")
+		h.decide(h.poll("workflow"), failRun)
+		var g sync.WaitGroup
+		var mu sync.Mutex
+		created := map[string]bool{}
+		for i := range 20 {
+			g.Go(func() {
+				code, got := apps[i%2].keyed("", redrivePath("order", run), fmt.Sprintf(`{"request_id":"r%d"}`, i))
+				if code != 202 {
+					return
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				created[got["run_id"].(string)] = true
+			})
+		}
+		g.Wait()
+		n := len(apps[1].want(200, "GET", "/api/workflows/order/runs", "").body["runs"].([]any))
+		if len(created) != 1 || n != 2 {
+			t.Errorf("%d runs created, %d listed, want 1 and 2", len(created), n)
+		}
+	})
+}
+
+// A run that failed in its code executes its last workflow task again, with the side effect that the task recorded and
+// without the activity that the failure cancelled. An activity that was open runs again.
+func TestARedriveWithoutAFailedActivityRunsTheLastTaskAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("order")
+		h.decide(h.poll("workflow"), step, `{"type":"open_signal_wait","signal_name":"go"}`)
+		h.poll("activity") // stays open
+		h.want(202, "POST", "/api/workflows/order/signal/go", `{"input":[1]}`)
+		h.decide(h.poll("workflow"), `{"type":"record_side_effect","result":{"codec":"avro","blob":"wwHioz3/VYAiNwwCBAIA"}}`, step, failRun)
+
+		got := other.want(202, "POST", redrivePath("order", run), `{}`)
+		next := got.text("run_id")
+		if got.body["resume_step_sequence"] != 4.0 {
+			t.Errorf("response: %s", got.raw)
+		}
+		task := h.poll("activity")
+		if !strings.HasPrefix(task.text("task_id"), next+"-1") {
+			t.Errorf("activity of the new run: %s", task.json())
+		}
+		flow := h.poll("workflow")
+		if strings.Count(flow.json(), `"SideEffectRecorded"`) != 1 ||
+			strings.Count(flow.json(), `"ActivityScheduled"`) != 1 ||
+			strings.Count(flow.json(), `"SignalReceived"`) != 1 || strings.Contains(flow.json(), `"WorkflowFailed"`) {
+			t.Errorf("history of the new run: %s", flow.json())
+		}
+		h.decide(flow, finish)
+		if s := other.want(200, "GET", "/api/workflows/order", "").text("status"); s != "completed" {
+			t.Errorf("status %s", s)
+		}
+	})
+}
+
+// The workflow-scoped session of the failed run is open again. The next worker acquires it under a higher epoch and
+// learns that the state is new.
+func TestARedriveOpensTheSessionsOfTheFailedRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("order")
+		session := run + "-1"
+		h.decide(h.poll("workflow"), `{"type":"start_session"}`, inSession(session))
+		task := h.poll("activity")
+		held, _ := task["worker_session"].(map[string]any)
+		h.failActivity(task)
+		h.decide(h.poll("workflow"), failRun)
+		if s := other.want(200, "GET", "/api/worker-sessions/"+session, "").raw; !strings.Contains(s, `"status":"closed"`) {
+			t.Errorf("after the failure, the session is %s", s)
+		}
+		other.want(202, "POST", redrivePath("order", run), `{}`)
+		task = h.poll("activity")
+		now, _ := task["worker_session"].(map[string]any)
+		if held["epoch"].(float64) >= now["epoch"].(float64) || now["is_new"] != true || now["session_id"] != session {
+			t.Errorf("session of the failed run %v, of the new run %v", held, now)
+		}
+		h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+		h.decide(h.poll("workflow"), finish)
+		if s := other.want(200, "GET", "/api/worker-sessions/"+session, "").raw; !strings.Contains(s, `"status":"closed"`) {
+			t.Errorf("the session of the completed run is %s", s)
+		}
+	})
+}

@@ -1,0 +1,152 @@
+package broker
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A redrive reads the history of the failed run before its transaction. This is safe because a closed run gets no more
+// events. The transaction checks that the run is still the current run of its workflow ID, and inserts the new run.
+
+// Redrive continues a failed run as a new run of the same workflow ID, with the results of the completed activities.
+func (b *Broker) Redrive(ctx context.Context, in protocol.RedriveRequest) (protocol.RedriveReceipt, error) {
+	if err := protocol.CheckLimits(in); err != nil {
+		return protocol.RedriveReceipt{}, err
+	}
+	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
+	r := redrive{in: in, hash: hashParts(in.RunID, "redrive")}
+	r.receipt = store.ReceiptKey{Namespace: in.Namespace, WorkflowID: in.WorkflowID, RequestID: in.RequestID}
+	if err := b.prepareRedrive(ctx, &r); err != nil {
+		return protocol.RedriveReceipt{}, err
+	}
+	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
+	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
+	if in.RequestID != "" {
+		needs.Receipts = []store.ReceiptKey{r.receipt}
+	}
+	if r.plan != nil {
+		for _, id := range r.plan.Sessions {
+			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: in.Namespace, ID: id})
+		}
+	}
+	out, err := transaction.Commit[protocol.RedriveReceipt](ctx, b.store, store.Transaction{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			return r.decide(rows, rows.Workflow(key), now)
+		},
+	})
+	return out, b.countQuotaRefusal(in.Namespace, "redrive", err)
+}
+
+// redrive is one request to redrive a run.
+type redrive struct {
+	in      protocol.RedriveRequest
+	receipt store.ReceiptKey // only with a request ID
+	hash    string           // of the request
+	plan    *engine.Redrive  // nil: refused says why
+	refused error
+}
+
+// prepareRedrive reads the run and its history. A refusal is stored in r, because a repeated request must get the
+// response to the first one.
+func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) error {
+	return b.store.View(ctx, func(read store.Reader) error {
+		from, err := transaction.FindHead(ctx, read, r.in.Target)
+		if err != nil {
+			return err
+		}
+		var events []history.Event
+		for from.Status == protocol.RunFailed && int64(len(events)) < from.LastSeq {
+			page, err := read.Events(
+				ctx, from.ID, int64(len(events)), from.LastSeq, transaction.MaxPage, transaction.MaxPageSize,
+			)
+			if err != nil {
+				return err
+			}
+			if len(page) == 0 { // retention deletes the run
+				return transaction.RunNotFound(from.ID)
+			}
+			events = append(events, page...)
+		}
+		r.plan, r.refused = engine.PrepareRedrive(from, events, ulid.Make().String())
+		return nil
+	})
+}
+
+func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (store.Writes, error) {
+	if r.in.RequestID != "" {
+		if had := rows.Receipt(r.receipt); had != nil {
+			return repeatedRedrive(had, r.hash)
+		}
+	}
+	switch {
+	case flow == nil:
+		return store.Writes{}, protocol.Refuse(
+			protocol.ReasonInstanceNotFound, "workflow %s not found", r.in.WorkflowID,
+		)
+	case flow.RunID != r.in.RunID:
+		return store.Writes{}, protocol.Refuse(
+			protocol.ReasonHistoricalRun, "run %s is not the current run of %s", r.in.RunID, r.in.WorkflowID,
+		).With("current_run_id", flow.RunID).With("target_scope", "run")
+	case r.refused != nil:
+		return store.Writes{}, r.refused
+	}
+	from := rows.Run(flow.RunID)
+	if from == nil {
+		return store.Writes{}, transaction.RunNotFound(flow.RunID)
+	}
+	if err := from.CheckRedrive(); err != nil {
+		return store.Writes{}, err
+	}
+	if err := quotaRefusal(r.in.Namespace, rows.Quotas(r.in.Namespace).NewRun(0, 0)); err != nil {
+		return store.Writes{}, err
+	}
+	d, resume, err := r.plan.Decide(r.in.Identity, func(id string) *engine.Session {
+		return rows.Session(engine.SessionKey{Namespace: r.in.Namespace, ID: id})
+	}, now)
+	if err != nil {
+		return store.Writes{}, err
+	}
+	next := *flow
+	next.RunID, next.Runs = d.Next.ID, flow.Runs+1
+	out := protocol.RedriveReceipt{
+		CommandReceipt: protocol.CommandReceipt{
+			Outcome: "redriven", WorkflowID: from.WorkflowID, RunID: d.Next.ID, WorkflowType: from.Type, Status: "accepted",
+			CommandID: engine.StepID(d.Next.ID, 1),
+		},
+		ContinuedFrom: from.ID, ResumeSequence: resume,
+	}
+	w := store.Writes{Runs: []engine.Decision{d}, Workflows: []engine.Workflow{next}, Answer: out}
+	if r.in.RequestID != "" {
+		body, err := json.Marshal(out)
+		if err != nil {
+			return store.Writes{}, err
+		}
+		w.Receipts = []store.Receipt{{ReceiptKey: r.receipt, Hash: r.hash, Body: body, At: history.At(now)}}
+	}
+	return w, nil
+}
+
+// repeatedRedrive returns the response to the first request with the same request ID.
+func repeatedRedrive(r *store.Receipt, hash string) (store.Writes, error) {
+	w, err := repeatedReceipt(r, hash)
+	if err != nil {
+		return store.Writes{}, err
+	}
+	var out protocol.RedriveReceipt
+	if err := json.Unmarshal(r.Body, &out); err != nil {
+		return store.Writes{}, err
+	}
+	out.Retained = true
+	w.Answer = out
+	return w, nil
+}
