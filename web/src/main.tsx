@@ -10,9 +10,9 @@ import { Gate } from "./shell/Gate";
 const client = new QueryClient({
   defaultOptions: {
     queries: {
-      staleTime: 1000, // a page that was left receives no hints, so its data may be outdated
-      refetchOnWindowFocus: false, // api/live.ts reads again what a page shows when it comes to the front
-      // A refusal stays one however often it is asked; a lost connection may come back.
+      staleTime: 1000, // data of pages that are not shown receive no hints and may be outdated
+      refetchOnWindowFocus: false, // api/live.ts fetches the shown queries when the page becomes visible
+      // A rejected request would be rejected again; a lost connection may recover.
       retry: (failures, error) => failures < 2 && (!(error instanceof ApiError) || error.status === 0 || error.status >= 500),
       retryDelay: (n) => 400 * 2 ** n,
     },

@@ -28,7 +28,7 @@ const runPage = lazyRouteComponent(() => import("./run/RunPage"), "RunPage");
 const schedulePage = lazyRouteComponent(() => import("./schedules/SchedulePage"), "SchedulePage");
 const sessionPage = lazyRouteComponent(() => import("./sessions/SessionPage"), "SessionPage");
 
-// Every address keeps the namespace it is about, so that a link shows everybody the same.
+// Every URL contains its namespace, so that a link shows the same page to every user.
 const root = createRootRoute({
   component: Shell,
   notFoundComponent: NotFound,
@@ -38,7 +38,7 @@ const root = createRootRoute({
 
 const ofRuns = only("status", "kind", "type", "q", "after");
 
-// The runs are the first page; who types the address it would have elsewhere finds it too.
+// The list of runs is the first page; its own path opens it too.
 const alsoRuns = (path: string) =>
   createRoute({
     getParentRoute: () => root,

@@ -19,7 +19,7 @@ export interface RunFilter {
   after?: string | undefined;
 }
 
-/** Which run an action or a history is about. */
+/** Identifies a run. */
 export interface RunKey {
   namespace: string;
   workflow_id: string;
@@ -36,7 +36,7 @@ export interface SessionKey {
   session_id: string;
 }
 
-/** How a session is to change hands: to a worker, or to any that can have it; at once, or when what runs in it has ended. */
+/** Options of a migration: the new owner, or any suitable worker; at once, or after the running activities have ended. */
 export interface Migration {
   worker: string;
   force: boolean;
@@ -47,13 +47,13 @@ const session = (k: SessionKey) => `/api/worker-sessions/${encodeURIComponent(k.
 
 const schedule = (k: ScheduleKey) => `/api/schedules/${encodeURIComponent(k.schedule_id)}`;
 
-/** Which schedule a command is about. */
+/** Identifies a schedule. */
 export interface ScheduleKey {
   namespace: string;
   schedule_id: string;
 }
 
-/** Which task queue is asked about. */
+/** Identifies a task queue. */
 export interface QueueKey {
   namespace: string;
   name: string;
@@ -74,14 +74,14 @@ export const api = {
   run: (namespace: string, id: string, signal?: AbortSignal) =>
     request<RunView>(`/api/runs/${encodeURIComponent(id)}?values=preview`, { namespace, ...(signal && { signal }) }),
   runsOf: (k: RunKey) => request<RunsOfWorkflow>(`${workflow(k)}/runs`, { namespace: k.namespace }),
-  /** The memo of a run, whole. */
+  /** The complete memo of a run. */
   memo: (k: RunKey) => request<RunView>(`/api/runs/${encodeURIComponent(k.run_id)}`, { namespace: k.namespace }).then((r) => r.memo),
   history: (k: RunKey, from: From, signal?: AbortSignal) =>
     request<HistoryPage>(`${run(k)}/history${query({ page_size: 500, ...from, values: "preview" })}`, {
       namespace: k.namespace,
       ...(signal && { signal }),
     }),
-  /** One event with its whole values. */
+  /** One event with complete values. */
   event: async (k: RunKey, sequence: number, signal?: AbortSignal): Promise<HistoryEvent> => {
     const page = await request<HistoryPage>(`${run(k)}/history${query({ page_size: 1, after: sequence - 1, decoded: true })}`, {
       namespace: k.namespace,
@@ -142,7 +142,7 @@ export const api = {
     request(`${queue(q.name)}/limits`, { method: "PUT", namespace: q.namespace, body: limits }),
   schedules: (namespace: string, after: string | undefined) =>
     request<ScheduleList>(`/api/schedules${query({ page_size: 50, values: "none", next_page_token: after })}`, { namespace }),
-  /** A schedule with the beginnings of large values, or whole. */
+  /** A schedule, complete or with previews of large values. */
   schedule: (k: ScheduleKey, whole = false) =>
     request<Schedule>(`${schedule(k)}${query({ values: whole ? undefined : "preview" })}`, { namespace: k.namespace }),
   scheduleHistory: (k: ScheduleKey, where: Where) =>

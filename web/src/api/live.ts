@@ -11,10 +11,10 @@ import type { Hint, RunView } from "./types";
 
 export type LiveState = "connecting" | "live" | "reconnecting";
 
-/** How often pages are fetched again while there is no connection. */
+/** Poll interval in milliseconds while the socket is disconnected. */
 export const fallbackMs = 5000;
 
-/** The query keys a hint makes stale. A hint is only a hint: it may come twice, late or never. */
+/** The keys of the queries that a hint makes stale. The app may deliver a hint twice, late or not at all. */
 export function staleKeys(hint: Hint): (readonly unknown[])[] {
   const { id, namespace } = hint;
   const within = (key: readonly unknown[]) => (namespace ? [...key, namespace] : key);
@@ -28,7 +28,7 @@ export function staleKeys(hint: Hint): (readonly unknown[])[] {
     case "worker":
       return [within(keys.workers), within(keys.overview)];
     default:
-      return []; // a newer app may hint at what this page does not show
+      return []; // a kind of a newer app, which this page does not show
   }
 }
 
@@ -56,7 +56,7 @@ const needsReading =
     return topicsOf(queryKey, view).length > 0;
   };
 
-/** The connection of one page: it gathers hints, says how it stands, and while it does not, has everything read again now and then. */
+/** The socket of a page, which receives hints. It reports its state, and polls the shown queries while it is disconnected. */
 export class Live {
   private socket: Socket | undefined;
   private retry: ReturnType<typeof setTimeout> | undefined;
@@ -66,7 +66,7 @@ export class Live {
 
   constructor(private readonly fallback = fallbackMs) {}
 
-  /** Connects to the app at origin, by default the page's own; gives the way to stop. */
+  /** Connects to the app at origin, by default the origin of the page. Returns a function that disconnects. */
   start(client: QueryClient, origin = ""): () => void {
     const rounds = roundsOf(client);
     const socket = io(`${origin}/dashboard`, {

@@ -1,23 +1,23 @@
 import type { ActivityLogs, LogLine } from "./types";
 
-// What the code of an activity logged is read from its beginning, and then on from where the last reading ended.
+// The log of an activity is loaded from its beginning; later requests load only new lines.
 
-/** The lines of one attempt as far as they were read. */
+/** The loaded lines of one attempt. */
 export interface Logs extends Omit<ActivityLogs, "lines" | "next" | "more"> {
   lines: LogLine[];
-  next: number; // what is read on from
+  next: number; // position after the last loaded line
 }
 
 type Fetch = (after: number) => Promise<ActivityLogs>;
 
-/** Reads what came since before; all of it, if that is of another attempt. */
+/** Loads the lines after before, or all lines if before belongs to another attempt. */
 export async function readLogs(fetch: Fetch, before?: Logs): Promise<Logs> {
   let known: LogLine[] = before?.lines ?? [];
   let attempt = before?.activity_attempt_id;
   for (let after = before?.next ?? 0; ; ) {
     const page = await fetch(after);
     if (after > 0 && page.activity_attempt_id !== attempt) {
-      [known, after] = [[], 0]; // where the last attempt was read to says nothing of this one
+      [known, after] = [[], 0]; // positions of another attempt do not apply to this one
       continue;
     }
     attempt = page.activity_attempt_id;

@@ -2,21 +2,21 @@ import type { ScheduleEvent, ScheduleHistory } from "./types";
 
 // The history of a schedule is read from its end: new events are appended, older ones are loaded on request.
 
-/** Which page of a schedule's history. */
+/** The position of a page in a schedule's history. */
 export type Where = { newest_first: true; before_sequence?: number; limit: number } | { after_sequence: number; limit: number };
 
 type Fetch = (where: Where) => Promise<ScheduleHistory>;
 
-/** A schedule's history as far back as it was read, newest first. */
+/** The loaded part of a schedule's history, newest first. */
 export interface Past {
   events: ScheduleEvent[];
-  more: boolean; // there is something older
+  more: boolean; // older events exist
 }
 
 export const pageSize = 50;
-const catchUp = 1000; // the most events that are read on; who missed more begins anew
+const catchUp = 1000; // maximum number of new events that are appended; after more, only the newest page is loaded
 
-/** Reads what happened since before, or else the newest page. */
+/** Loads the events since before; without before, or if there are too many, the newest page. */
 export async function readOn(fetch: Fetch, before?: Past): Promise<Past> {
   const newest = before?.events[0];
   if (before && newest) {
@@ -30,7 +30,7 @@ export async function readOn(fetch: Fetch, before?: Past): Promise<Past> {
   return { events: page.events ?? [], more: page.has_more };
 }
 
-/** Reads one page further back. */
+/** Loads the next page of older events. */
 export async function readBack(fetch: Fetch, before: Past): Promise<Past> {
   const oldest = before.events.at(-1);
   if (!oldest) return before;

@@ -11,7 +11,7 @@ export const keys = {
   about: ["about"] as const,
   counts: ["runs-counted"] as const,
   overview: ["overview"] as const,
-  queues: (namespace: string) => ["overview", namespace, "queues"] as const, // what makes the overview stale makes these stale
+  queues: (namespace: string) => ["overview", namespace, "queues"] as const, // stale whenever the overview is stale
   runs: ["runs"] as const,
   run: (id: string) => ["run", id] as const,
   history: (id: string) => ["run", id, "history"] as const,
@@ -19,16 +19,16 @@ export const keys = {
   workers: ["workers"] as const,
   sessions: ["sessions"] as const,
   session: (k: SessionKey) => ["session", k.namespace, k.session_id] as const,
-  schedules: (namespace: string) => ["overview", namespace, "schedules"] as const, // every run a schedule starts makes these stale
+  schedules: (namespace: string) => ["overview", namespace, "schedules"] as const, // stale whenever a schedule starts a run
   namespaces: ["namespaces"] as const,
 };
 
 export const meQuery = queryOptions({ queryKey: keys.me, queryFn: api.me, retry: false, staleTime: Infinity });
 
-/** What the app is. It changes when another app answers, and then everything is read again. */
+/** Information about the app. It changes when another app responds; then all queries are fetched again. */
 export const aboutQuery = (namespace: string) => queryOptions({ queryKey: [...keys.about, namespace], queryFn: () => api.overview(namespace), staleTime: Infinity });
 
-/** How many runs there are of each status. */
+/** Number of runs by status. */
 export const countsQuery = (namespace: string) => queryOptions({ queryKey: [...keys.counts, namespace], queryFn: () => api.runCounts(namespace) });
 
 export const runsQuery = (namespace: string, f: RunFilter) =>
@@ -45,15 +45,15 @@ export const historyQuery = (k: RunKey | undefined) =>
   queryOptions({
     queryKey: keys.history(k?.run_id ?? ""),
     enabled: k !== undefined,
-    structuralSharing: false, // readHistory returns the very same value when nothing is new
+    structuralSharing: false, // readHistory returns the same object if there are no new events
     queryFn: ({ client, queryKey, signal }) => {
       const before = client.getQueryData<History>(queryKey);
-      const early = (h: History) => client.setQueryData(queryKey, h); // so that a long timeline is painted with its first page
+      const early = (h: History) => client.setQueryData(queryKey, h); // a long timeline is rendered after its first page
       return readHistory((from) => api.history(k!, from, signal), before, early);
     },
   });
 
-/** One event with its whole values, which may be megabytes: it is dropped soon after it was shown. */
+/** One event with complete values, which may be megabytes, so it leaves the cache soon after it was shown. */
 export const eventQuery = (k: RunKey, sequence: number) =>
   queryOptions({
     queryKey: ["event", k.run_id, sequence],
@@ -68,7 +68,7 @@ const linesMs = 2000;
 export const logsQuery = (namespace: string, task: string, attempt: number | undefined) =>
   queryOptions({
     queryKey: ["logs", namespace, task, attempt],
-    structuralSharing: false, // lines that are known stay the very same
+    structuralSharing: false, // loaded lines stay the same objects
     queryFn: ({ client, queryKey, signal }) => readLogs((after) => api.logs(namespace, task, attempt, after, signal), client.getQueryData<Logs>(queryKey)),
     refetchInterval: ({ state }) => state.data?.running && linesMs,
   });
@@ -101,16 +101,16 @@ export const sessionsQuery = (namespace: string, status: string | undefined, aft
     placeholderData: (before) => before,
   });
 
-/** The sessions a worker holds. */
+/** The sessions that a worker owns. */
 export const heldQuery = (namespace: string, worker: string) =>
   queryOptions({ queryKey: [...keys.sessions, namespace, "held by", worker], queryFn: () => api.heldBy(namespace, worker) });
 
-/** A session as it was when a run that used it had closed: it may go on, which is no part of the run. */
+/** A session for the page of a closed run that used it. It is not updated: what happens later in the session does not belong to the run. */
 export const sessionThenQuery = (k: SessionKey) => queryOptions({ queryKey: ["session-then", k.namespace, k.session_id], queryFn: () => api.session(k), retry: false });
 
 export const sessionQuery = (k: SessionKey) => queryOptions({ queryKey: [...keys.session(k), "view"], queryFn: () => api.session(k) });
 
-/** What a session's timeline tells before a page of it. It does not change any more, so no hint makes it stale. */
+/** The part of a session's timeline before a page of it. It is immutable, so no hint makes it stale. */
 export const sessionPastQuery = (k: SessionKey, token: string | undefined) =>
   infiniteQueryOptions({
     queryKey: ["session-past", k.namespace, k.session_id, token],
@@ -121,7 +121,7 @@ export const sessionPastQuery = (k: SessionKey, token: string | undefined) =>
     staleTime: Infinity,
   });
 
-/** What ran in one holding of a session, newest first; part of the session's key, so that a hint of it reads this again as well. */
+/** The attempts under one epoch of a session, newest first. Its key begins with the session's, so hints of the session make it stale. */
 export const sessionAttemptsQuery = (k: SessionKey, epoch: number) =>
   infiniteQueryOptions({
     queryKey: [...keys.session(k), "attempts", epoch],
@@ -149,7 +149,7 @@ export const scheduleQuery = (k: ScheduleKey) =>
 export const scheduleHistoryQuery = (k: ScheduleKey) =>
   queryOptions({
     queryKey: [...keys.schedules(k.namespace), k.schedule_id, "history"],
-    structuralSharing: false, // readOn returns the very same value when nothing is new
+    structuralSharing: false, // readOn returns the same object if there are no new events
     queryFn: ({ client, queryKey }) => readOn((where) => api.scheduleHistory(k, where), client.getQueryData<Past>(queryKey)),
   });
 

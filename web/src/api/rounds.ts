@@ -2,15 +2,15 @@ import type { Query, QueryClient, QueryKey } from "@tanstack/react-query";
 import type { RunView, Topic } from "./types";
 import { isOpen } from "../lib/status";
 
-/** How long what changed gathers before it is read again. */
+/** Time in milliseconds for which stale queries are collected before they are fetched again. */
 export const gatherMs = 50;
-/** The shortest time between two readings, so that a page asks once a second at most, however much changes. */
+/** Minimum time in milliseconds between two rounds of fetches: a page sends at most one request per query and second. */
 export const roundMs = 1000;
 
-/** Whether a query is being read: to begin anew with each change would never come to an end where a reading takes longer than a round. */
+/** Whether a query is being fetched. Such a query is not restarted, because a fetch that takes longer than a round would never finish. */
 export const beingRead = ({ state }: Pick<Query, "state">): boolean => state.fetchStatus === "fetching";
 
-/** Reads stale queries again, in rounds: each query once a round, and one that is being read when that is done. */
+/** Fetches stale queries in rounds: each query once per round. A query that is being fetched is fetched again in a later round. */
 export class Rounds {
   private stale = new Map<string, QueryKey>();
   private timer: ReturnType<typeof setTimeout> | undefined;
@@ -39,7 +39,7 @@ export class Rounds {
 
 const all = new WeakMap<QueryClient, Rounds>();
 
-/** The rounds of a client: there is one pace for hints and streams. */
+/** The rounds of a client, shared by hints and streams. */
 export function roundsOf(client: QueryClient): Rounds {
   let rounds = all.get(client);
   if (!rounds) all.set(client, (rounds = new Rounds(client)));

@@ -8,12 +8,12 @@ import { roundsOf } from "./rounds";
 import { useVisible } from "../lib/visible";
 import type { HistoryEvent } from "./types";
 
-/** How a followed history stands: events come as they are committed, or are read again now and then until they do. */
+/** State of the stream of a history. "reading": the stream is broken, and the page fetches the history after hints until the next try. */
 export type Following = "off" | "connecting" | "live" | "reading";
 
-/** How long events gather before the page is drawn anew. */
+/** Time in milliseconds for which events are collected before the page is rendered again. */
 const gatherMs = 100;
-/** A stream says that it lives every 15 s; one that says nothing for longer is dead. */
+/** The app sends a keep-alive every 15 s. A stream without any data for this time in milliseconds is considered broken. */
 const silenceMs = 40_000;
 
 const followed = new Set<string>();
@@ -27,7 +27,7 @@ export interface Message {
   data: string;
 }
 
-/** Cuts the text of a stream into messages as it comes, in pieces of any size. */
+/** Splits the text of a stream, which arrives in pieces of any size, into messages. */
 export class Messages {
   private rest = "";
 
@@ -38,7 +38,7 @@ export class Messages {
       const message: Message = { event: "message", data: "" };
       for (const line of part.split("\n")) {
         const at = line.indexOf(":");
-        if (at <= 0) continue; // a comment, or nothing
+        if (at <= 0) continue; // a comment or an empty line
         const value = line.slice(at + 1).replace(/^ /, "");
         if (line.startsWith("data:")) message.data += (message.data && "\n") + value;
         if (line.startsWith("event:")) message.event = value;
@@ -48,7 +48,7 @@ export class Messages {
   }
 }
 
-/** A history with new events behind it; those it has already, or that leave a gap, are not taken. */
+/** A history with new events appended. Events that it already has, and events after a gap, are dropped. */
 export function append(before: History, fresh: HistoryEvent[]): History {
   let last = before.events.at(-1)?.sequence ?? 0;
   const next = fresh.filter((e) => e.sequence === last + 1 && ++last);
@@ -66,7 +66,7 @@ interface Follow {
   signal: AbortSignal;
 }
 
-/** Reads one stream until it ends. Gives whether the run has closed, so that nothing more will come. */
+/** Reads one stream until it ends. Returns true if the run has closed, so that there will be no more events. */
 async function read({ client, run, set, signal }: Follow): Promise<boolean> {
   const key = keys.history(run.run_id);
   const after = client.getQueryData<History>(key)?.events.at(-1)?.sequence ?? 0;
@@ -122,7 +122,7 @@ export async function follow(f: Follow, pause = 1000): Promise<void> {
     try {
       if (await read(f)) break;
     } catch {
-      // Whatever it was: the page reads the history without a stream until the next try.
+      // After any error the page fetches the history without a stream until the next try.
     }
     if (f.signal.aborted) return;
     if (Date.now() - from > 10_000) tries = 0;

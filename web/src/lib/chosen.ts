@@ -1,6 +1,6 @@
 import { useLayoutEffect, useRef, type RefObject } from "react";
 
-/** Has a row that scrolls sideways show the link that is chosen in it, whenever another one is: on a phone it may be out of view. */
+/** Scrolls a horizontal row so that its current link is visible, whenever the current link changes. */
 export function useChosenInView(chosen: unknown): RefObject<HTMLElement | null> {
   const row = useRef<HTMLElement>(null);
   useLayoutEffect(() => {

@@ -30,7 +30,7 @@ function subscribe(fn: () => void): () => void {
 
 const idle = () => () => {};
 
-/** The server's time in milliseconds. With running false it does not move, and costs no rendering. */
+/** The server's time in milliseconds. With running false it is constant and causes no rendering. */
 export function useNow(running = true): number {
   return useSyncExternalStore(running ? subscribe : idle, () => now);
 }

@@ -17,21 +17,21 @@ export function bytes(n: number): string {
 /** "12,345". */
 export const count = (n: number): string => n.toLocaleString("en-US");
 
-/** An id whose middle may go: "01K9…4QZ-3". */
+/** An ID without its middle: "01K9…4QZ-3". */
 export function shorten(id: string, most = 18): string {
   if (id.length <= most) return id;
   const head = Math.ceil((most - 1) / 2);
   return `${id.slice(0, head)}…${id.slice(id.length - (most - 1 - head))}`;
 }
 
-/** A value on one line, cut after most characters. */
+/** A value on one line, truncated to most characters. */
 export function preview(value: Json | undefined, most = 80): string {
   if (value === undefined) return "";
   const text = stringify(replaceSealed(value, (s) => (s.key_id ? `encrypted with key ${s.key_id}` : `encoded with ${s["sojourn.codec"]}`)) ?? null);
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
-/** Prints a value with what fits on a line on one line. */
+/** Prints a value as JSON. Each part that fits on one line is printed on one line. */
 export function print(value: Json, width = 60, indent = ""): string {
   const flat = oneLine(value);
   if (flat.length + indent.length <= width || !(Array.isArray(value) || isObject(value))) return flat;
@@ -55,7 +55,7 @@ export interface Piece {
   text: string;
 }
 
-/** Cuts printed JSON into pieces to colour. Joined, they are the input again. */
+/** Splits printed JSON into tokens for syntax colours. Concatenated, they equal the input. */
 export function pieces(json: string): Piece[] {
   const out: Piece[] = [];
   const pattern = /("(?:[^"\\]|\\.)*")(\s*:)?|(-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?)|\b(true|false|null)\b/g;
@@ -72,12 +72,12 @@ export function pieces(json: string): Piece[] {
   return out;
 }
 
-/** The members of an object but for the named ones. */
+/** The members of an object except the named ones. */
 export function without<T extends object, K extends string>(from: T, ...names: K[]): Omit<T, K> {
   return Object.fromEntries(Object.entries(from).filter(([n]) => !names.includes(n as K))) as Omit<T, K>;
 }
 
-/** Numbers that were counted up to a limit, added up: "1,204", or "10k+" where one of them or their sum is beyond it. */
+/** The sum of counts that were made up to a limit: "1,204", or "10k+" if one of them or the sum exceeds it. */
 export function counted(numbers: number[], most: number): string {
   const sum = numbers.reduce((a, b) => a + b, 0);
   return sum > most ? `${Math.floor(most / 1000)}k+` : count(sum);

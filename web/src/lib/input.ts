@@ -4,21 +4,21 @@ import { isObject, parse } from "./json";
 
 const envelope = (v: Json): boolean => isObject(v) && typeof v.codec === "string" && typeof v.blob === "string";
 
-/** What was typed as arguments: an array as it is, one value alone as the only argument, nothing as none. */
+/** Parses typed arguments: an array is the list of arguments, any other value the only argument, an empty text no argument. */
 export function parseArguments(text: string): Json[] {
   if (text.trim() === "") return [];
   const value = parse(text);
   return Array.isArray(value) ? value : [value];
 }
 
-/** The same for a field that may also hold a value that is encoded already. Nothing is undefined. */
+/** The same for a field that may also contain an encoded value. An empty text is undefined. */
 export function readInput(text: string, field: string): Json | undefined {
   if (text.trim() === "") return undefined;
   const value = read(text, field);
   return Array.isArray(value) || envelope(value) ? value : [value];
 }
 
-/** What was typed as an object; nothing is undefined. */
+/** Parses a typed object; an empty text is undefined. */
 export function readObject(text: string, field: string): { [key: string]: Json } | undefined {
   if (text.trim() === "") return undefined;
   const value = read(text, field);
@@ -34,7 +34,7 @@ function read(text: string, field: string): Json {
   }
 }
 
-/** What was typed as a whole number from least to most; nothing is undefined. */
+/** Parses a typed integer from least to most; an empty text is undefined. */
 export function readWhole(text: string, field: string, least: number, most = Number.MAX_SAFE_INTEGER): number | undefined {
   if (text.trim() === "") return undefined;
   const n = Number(text);
@@ -44,7 +44,7 @@ export function readWhole(text: string, field: string, least: number, most = Num
   return n;
 }
 
-/** How often an activity is tried, and with which pauses; nothing when nothing was typed. under is where the app has the policy: "", or "action.". */
+/** The typed retry policy, or undefined if all its fields are empty. under is the prefix of the paths in the errors of the app: "" or "action.". */
 export function readTries(most: string, pauses: string, under = ""): { max_attempts?: number; backoff_seconds?: number[] } | undefined {
   const attempts = readWhole(most, `${under}retry_policy.max_attempts`, 0);
   const list = pauses.split(/[\s,]+/).filter(Boolean).map((p) => readWhole(p, `${under}retry_policy.backoff_seconds`, 0)!);

@@ -1,8 +1,8 @@
 export type Json = null | boolean | number | string | Exact | Json[] | { [key: string]: Json };
 
 /**
- * A number as it is written, where a number of JavaScript would be another: 9007199254740993 would be …992, and 7.0, which is no integer to the app's
- * codec, would be 7. It counts as the nearest number, and is printed and sent as it came.
+ * A number with its source text, if a JavaScript number would lose it: 9007199254740993 would become …992, and 7.0, which the codec of the app does not
+ * accept as an integer, would become 7. It computes as the nearest number and is printed and sent as it was received.
  */
 export class Exact {
   constructor(readonly source: string) {}
@@ -24,7 +24,7 @@ const mark = `${crypto.getRandomValues(new Uint32Array(4)).join("-")} `;
 
 const changes = (token: string): boolean => String(Number(token)) !== token;
 
-/** Reads JSON; numbers that JavaScript cannot hold as they are written are Exact. A text without such numbers costs one look more than JSON.parse. */
+/** Parses JSON. Numbers that JavaScript cannot represent exactly become Exact. Other texts cost one search more than JSON.parse. */
 export function parse(text: string): Json {
   let found = false;
   const marked = text.replace(tokens, (token) => {
@@ -37,7 +37,7 @@ export function parse(text: string): Json {
   return JSON.parse(marked, (_, v: unknown) => (typeof v === "string" && v.startsWith(mark) ? new Exact(v.slice(mark.length)) : v)) as Json;
 }
 
-/** Writes JSON as JSON.stringify does, and exact numbers as they came. */
+/** JSON.stringify that writes Exact numbers with their source text. */
 export function stringify(value: unknown): string {
   if (value instanceof Exact) return value.source;
   if (value === null || typeof value !== "object") return JSON.stringify(value) ?? "null";
@@ -46,9 +46,9 @@ export function stringify(value: unknown): string {
   return `{${members.map(([k, v]) => `${JSON.stringify(k)}:${stringify(v)}`).join(",")}}`;
 }
 
-/** A value as a number, null when it is none. */
+/** A value as a number, or null if it is not a number. */
 export const numberOf = (v: Json | undefined): number | null => (typeof v === "number" || v instanceof Exact ? Number(v) : null);
 
-/** Whether a value is an object with members, and no list or number. */
+/** Whether a value is an object, but not an array or an Exact number. */
 export const isObject = (v: Json | undefined): v is { [key: string]: Json } =>
   v !== null && typeof v === "object" && !Array.isArray(v) && !(v instanceof Exact);

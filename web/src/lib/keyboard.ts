@@ -1,11 +1,11 @@
-// What a key press means, apart from the page it happens on.
+// Keyboard shortcuts, independent of the page.
 
 export type Action = "search" | "next" | "previous" | "help" | "zone" | "namespace" | "runs" | "workers" | "sessions" | "queues" | "schedules" | "namespaces" | "leave";
 
 const single: Record<string, Action> = { "/": "search", j: "next", k: "previous", "?": "help", u: "zone", n: "namespace", Escape: "leave" };
 const afterG: Record<string, Action> = { r: "runs", w: "workers", s: "sessions", q: "queues", c: "schedules", n: "namespaces" };
 
-/** Turns keys into actions; remembers a "g" for a second and a half. */
+/** Converts key presses to actions. The second key of a shortcut must follow "g" within 1.5 s. */
 export class Keys {
   private gAt = -Infinity;
 
@@ -21,13 +21,13 @@ export class Keys {
   }
 }
 
-/** Whether the keys of this element belong to what is typed into it. */
+/** Whether this element accepts typed text, so that keys are not shortcuts. */
 export function typing(target: EventTarget | null): boolean {
   if (!(target instanceof HTMLElement)) return false;
   return target.isContentEditable || /^(INPUT|TEXTAREA|SELECT)$/.test(target.tagName);
 }
 
-/** Moves the focus among what is marked data-nav, down the page or up. */
+/** Moves the focus to the next or previous element with data-nav. */
 export function step(by: 1 | -1): void {
   const all = [...document.querySelectorAll<HTMLElement>("[data-nav]")].filter((e) => e.offsetParent !== null || e === document.activeElement);
   if (all.length === 0) return;
@@ -37,7 +37,7 @@ export function step(by: 1 | -1): void {
   all[next]?.scrollIntoView?.({ block: "nearest" });
 }
 
-/** The keys, for people. */
+/** The shortcuts with their descriptions, for the help dialog. */
 export const shortcuts: [keys: string[], what: string][] = [
   [["/"], "Search runs"],
   [["j"], "Select next row"],

@@ -1,6 +1,6 @@
 import { useSyncExternalStore } from "react";
 
-// A phone: what stands below is the width at which Tailwind's "sm" begins.
+// The width of a phone: below the breakpoint "sm" of Tailwind.
 const query = typeof matchMedia === "function" ? matchMedia("(max-width: 639px)") : undefined;
 
 const subscribe = (tell: () => void) => {
@@ -8,5 +8,5 @@ const subscribe = (tell: () => void) => {
   return () => query?.removeEventListener("change", tell);
 };
 
-/** Whether the page is as narrow as a phone, where the order of things is another. */
+/** Whether the page is as narrow as a phone; its parts then have another order. */
 export const useNarrow = (): boolean => useSyncExternalStore(subscribe, () => query?.matches === true);

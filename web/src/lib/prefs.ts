@@ -1,7 +1,7 @@
 import { useSyncExternalStore } from "react";
 import type { Zone } from "./time";
 
-// The reader's choices, kept in this browser.
+// The user's preferences, stored in the browser.
 
 export type Theme = "light" | "dark" | "system";
 
@@ -18,7 +18,7 @@ function write(name: string, value: string | null): void {
     if (value === null) localStorage.removeItem(`sojourn.${name}`);
     else localStorage.setItem(`sojourn.${name}`, value);
   } catch {
-    // Without storage a choice lasts until the page is left.
+    // Without storage a preference lasts until the page is closed.
   }
 }
 
@@ -60,7 +60,7 @@ export function setTheme(to: Theme): void {
 
 const dismissed = new Set((read("dismissed") ?? "").split(",").filter(Boolean));
 
-/** Puts a hint to the reader away, for good. */
+/** Dismisses a hint to the user permanently. */
 export function dismiss(name: string): void {
   dismissed.add(name);
   write("dismissed", [...dismissed].join(","));

@@ -2,13 +2,13 @@ import { useRef, useState, type PointerEvent } from "react";
 
 interface Still<T> {
   rows: T[];
-  fresh: number; // rows that wait until the pointer leaves
-  height: (id: string) => number | undefined; // of a row that is held
+  fresh: number; // number of new rows, which are shown when the pointer leaves
+  height: (id: string) => number | undefined; // of a row that keeps its place
   hold: { onPointerMove: (e: PointerEvent<HTMLElement>) => void; onPointerLeave: () => void };
 }
 
 /**
- * Rows that stay where they are while the pointer is among them: what a row says is new, which rows there are and how high they are is not. An element
+ * Rows that keep their places while the pointer is over the list: their content is updated, but the set of rows and their heights are not. An element
  * with data-row is a row.
  */
 export function useStill<T>(now: T[], idOf: (row: T) => string): Still<T> {

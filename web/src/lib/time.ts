@@ -1,4 +1,4 @@
-// Everything that turns an instant or a length of time into words.
+// Formats instants and durations.
 
 const units: [name: string, short: string, ms: number][] = [
   ["day", "d", 86_400_000],
@@ -7,7 +7,7 @@ const units: [name: string, short: string, ms: number][] = [
   ["second", "s", 1000],
 ];
 
-/** Milliseconds since the epoch with microseconds as a fraction, or null for what is no time. */
+/** Milliseconds since 1970 with microseconds as a fraction, or null if the text is not a time. */
 export function parseTime(text: string | null | undefined): number | null {
   if (!text) return null;
   const ms = Date.parse(text);
@@ -80,7 +80,7 @@ export function absolute(at: number, zone: Zone, now = Date.now()): string {
   }).format(at);
 }
 
-/** "21 Nov 2026, 14:03:22.123456 UTC": everything there is to know about an instant. */
+/** "21 Nov 2026, 14:03:22.123456 UTC": an instant in full. */
 export function precise(text: string, zone: Zone): string {
   const at = parseTime(text);
   if (at === null) return text;
@@ -108,19 +108,19 @@ export function clockTime(at: number, zone: Zone): string {
   }).format(at);
 }
 
-/** "14:03:22", of what was a moment ago. */
+/** "14:03:22", for an instant of today. */
 export function wallTime(at: number, zone: Zone): string {
   return format(zone, "wall", { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" }).format(at);
 }
 
-/** "UTC" or how the browser calls its zone now, like "GMT+1". */
+/** "UTC", or the name of the browser's current time zone, such as "GMT+1". */
 export function zoneName(zone: Zone, at = Date.now()): string {
   if (zone === "utc") return "UTC";
   const parts = format(zone, "zone", { timeZoneName: "short" }).formatToParts(at);
   return parts.find((p) => p.type === "timeZoneName")?.value ?? "local";
 }
 
-/** Round steps for an axis of about count marks over a span, in milliseconds. */
+/** A round step in milliseconds for an axis with about count marks over a span. */
 export function tickStep(span: number, count: number): number {
   const rough = span / Math.max(1, count);
   const nice = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 15_000, 30_000, 60_000, 120_000, 300_000, 600_000, 900_000,
@@ -132,7 +132,7 @@ export function tickStep(span: number, count: number): number {
   return 86_400_000 * power * ([1, 2, 5, 10].find((n) => n * power >= days) ?? 10);
 }
 
-/** A mark of an axis that starts at 0, as exact as its step: "0", "250 ms", "2.015 s", "1:15", "2 min", "3 h", "4 d". */
+/** The label of a mark of an axis that starts at 0, with the precision of the step: "0", "250 ms", "2.015 s", "1:15", "2 min", "3 h", "4 d". */
 export function tickLabel(ms: number, step: number): string {
   if (ms === 0) return "0";
   const trim = (n: number) => String(Math.round(n * 100) / 100);

@@ -1,7 +1,7 @@
 import { duration, tickLabel, tickStep } from "../lib/time";
 import type { Timeline } from "./timeline";
 
-/** A stretch of the axis. Within one, time is even; a folded one stands for a long time in which nothing happened. */
+/** A section of the axis with a linear scale. A collapsed section is a long time without events. */
 export interface Region {
   from: number;
   to: number;
@@ -16,12 +16,12 @@ export interface Scale {
   ticks: { x: number; label: string }[];
 }
 
-const foldedShare = 0.11; // of the width, for one folded stretch
-const foldedMost = 0.45; // for all of them together
+const foldedShare = 0.11; // part of the width for one collapsed section
+const foldedMost = 0.45; // for all collapsed sections together
 
 const known = new WeakMap<Timeline, number[]>();
 
-/** Where something begins or has ended, in order. An open run is drawn every second, and its past does not change: it is put in order once. */
+/** The sorted times at which bars begin and end. An open run is rendered every second, but its past is sorted only once. */
 function past(t: Timeline): number[] {
   let found = known.get(t);
   if (!found) {
@@ -39,7 +39,7 @@ function past(t: Timeline): number[] {
   return found;
 }
 
-/** The same up to the end, which is what is open now. */
+/** The same, with the end of the axis for open bars. */
 function moments(t: Timeline, end: number): number[] {
   const all = past(t);
   let n = all.length;
@@ -47,7 +47,7 @@ function moments(t: Timeline, end: number): number[] {
   return [...all.slice(0, n), end];
 }
 
-/** The length from which on a stretch dwarfs all shorter ones together, or Infinity. */
+/** The minimum length of sections to collapse: a section of this length exceeds all shorter ones together. Infinity if there is none. */
 function foldFrom(gaps: number[]): number {
   let sum = 0;
   for (const [i, g] of [...gaps].sort((a, b) => a - b).entries()) {
@@ -57,13 +57,13 @@ function foldFrom(gaps: number[]): number {
   return Infinity;
 }
 
-/** Whether folding would change how the timeline looks. */
+/** Whether collapsing gaps would change the timeline. */
 export function canFold(t: Timeline, now: number): boolean {
   const points = moments(t, Math.max(t.to ?? now, t.from));
   return foldFrom(points.slice(1).map((p, i) => p - points[i]!)) < Infinity;
 }
 
-/** Maps time to the width, evenly or with long idle stretches folded. marks is about how many ticks there is room for. */
+/** Maps time to the width, linearly or with collapsed gaps. marks is the approximate number of ticks that fit. */
 export function makeScale(t: Timeline, now: number, fold: boolean, marks: number): Scale {
   const end = Math.max(t.to ?? now, t.from + 0.001);
   const points = fold ? moments(t, end) : [t.from, end];
@@ -117,7 +117,7 @@ function ticks(regions: Region[], zero: number, marks: number): { x: number; lab
     for (let t = Math.ceil((r.from - zero) / step) * step; t <= r.to - zero; t += step) {
       const at = place(regions, zero + t);
       const before = out.at(-1);
-      // The last label would hang over the edge, and no two may touch.
+      // The last label would exceed the edge, and labels must not touch.
       if (at > 0.97 || (before && at - before.x < 0.7 / marks)) continue;
       out.push({ x: at, label: tickLabel(t, step) });
     }

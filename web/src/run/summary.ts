@@ -185,7 +185,7 @@ export function summary(e: HistoryEvent): string {
   }
 }
 
-/** How long after the start an event was recorded: "+1.2 s". */
+/** The time of an event since the start of the run: "+1.2 s". */
 export function since(e: HistoryEvent, start: number): string {
   const at = parseTime(e.recorded_at ?? e.timestamp);
   return at === null ? "" : `+${duration(Math.max(0, at - start))}`;

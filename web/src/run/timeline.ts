@@ -4,7 +4,7 @@ import { duration, parseTime } from "../lib/time";
 import { change, holds, type Hold } from "../sessions/ownership";
 
 // The timeline of a run, as data: lanes with bars and marks, made from history events and what is open now. Times are
-// milliseconds since the epoch. Nothing here draws.
+// milliseconds since 1970. This file renders nothing.
 
 export type LaneKind = "run" | "session" | "activity" | "child" | "timer" | "wait";
 export type LaneState = "queued" | "running" | "backoff" | "waiting" | "held" | "completed" | "failed" | "timed_out" | "cancelled" | "ended";
@@ -310,7 +310,7 @@ class Builder {
       case "SignalApplied": {
         const l = this.lanes.get(id);
         if (!l) return;
-        // The wait ended when its signal came; the event is written once the code has seen it.
+        // The wait ended when its signal arrived; the event is recorded when the code receives it.
         const came = l.marks.find((m) => m.kind === "signal")?.at ?? at;
         l.events.push(e.sequence);
         l.state = "completed";
@@ -445,7 +445,7 @@ class Builder {
     if (s.to === null) s.state = last && last.to === null ? "held" : "waiting";
   }
 
-  /** By first event, activities of a session right under it. */
+  /** Sorted by first event; the activities of a session follow it. */
   private order(): Lane[] {
     const tops = [...this.lanes.values()].filter((l) => l.depth === 0);
     const all = [...tops, ...this.sessions.values()].sort((a, b) => a.from - b.from || a.sequence - b.sequence || rank(a) - rank(b));

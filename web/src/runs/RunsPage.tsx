@@ -219,7 +219,7 @@ export function Length({ run: r }: { run: RunView }) {
 function StatusTabs({ current }: { current: string | undefined }) {
   const search = useSearch({ from: "/" });
   const { data } = useQuery(countsQuery(useNamespace()));
-  const row = useChosenInView(`${current} ${Boolean(data)}`); // with their numbers the tabs are wider
+  const row = useChosenInView(`${current} ${Boolean(data)}`); // the tabs get wider when their counts are loaded
   const sum = (of: readonly string[]) => data && counted(of.map((s) => data.runs[s] ?? 0), data.counted_up_to);
   const tab = (status: string | undefined, n: string | undefined) => {
     const on = current === status;
@@ -284,7 +284,7 @@ interface FieldProps {
   className: string;
 }
 
-/** A filter that applies shortly after the typing stops, and at Enter. What was typed in one go is one step back in the browser. */
+/** A filter that is applied shortly after the last key press, and at Enter. One visit to the field is one entry in the history of the browser. */
 function FilterField({ name, label, placeholder, value, options, wrong = false, doubted = false, className }: FieldProps) {
   const navigate = useNavigate({ from: "/" });
   const search = useSearch({ from: "/" });
@@ -292,12 +292,12 @@ function FilterField({ name, label, placeholder, value, options, wrong = false, 
   const typed = useRef(false);
   const router = useRouter();
   const here = useRef(router.latestLocation.pathname);
-  const stepped = useRef(false); // whether this visit to the field has its step in the browser's history
+  const stepped = useRef(false); // whether this visit to the field has its entry in the history of the browser
   const apply = useCallback(
     (text: string) => {
       typed.current = false;
       const to = text.trim();
-      const leaving = router.latestLocation.pathname !== here.current; // a link was followed meanwhile, whose page is on its way
+      const leaving = router.latestLocation.pathname !== here.current; // the user has followed a link, whose page is being loaded
       if (leaving || to === (value ?? "")) return;
       void navigate({ search: { ...without(search, "after", name), ...(to && { [name]: to }) }, replace: stepped.current });
       stepped.current = true;

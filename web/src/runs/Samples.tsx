@@ -14,7 +14,7 @@ const steps: Record<string, ReactNode> = {
 /** The open sample runs of "sojourn dev", with something to try for each. */
 export function Samples({ rows }: { rows: RunView[] }) {
   const dismissed = useDismissed("samples");
-  const seen = useRef(new Set<string>()); // runs that were open in this visit keep their line, so that the list below does not move
+  const seen = useRef(new Set<string>()); // runs that closed while the page is open keep their row, so that the list below does not move
   for (const r of rows) if (isOpen(r) && steps[r.workflow_type]) seen.current.add(r.run_id);
   const standing = rows.filter((r) => seen.current.has(r.run_id)).reverse();
   if (dismissed || standing.length === 0) return null;

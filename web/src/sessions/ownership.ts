@@ -14,7 +14,7 @@ export interface Hold {
 
 const ends = new Set(["released", "expired", "idle_unpinned", "orphaned", "failed", "closed", "cleaned_up"]);
 
-/** Folds an ownership timeline into holds, oldest first. */
+/** Converts an ownership timeline to holdings, oldest first. */
 export function holds(timeline: SessionEvent[]): Hold[] {
   const out: Hold[] = [];
   let open: Hold | undefined;

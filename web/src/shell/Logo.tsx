@@ -1,4 +1,4 @@
-/** The mark: three lanes, one of which stays. */
+/** The logo: three bars, as lanes of a timeline. */
 export function Logo() {
   return (
     <span className="inline-flex items-center gap-2">

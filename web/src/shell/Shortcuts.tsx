@@ -1,7 +1,7 @@
 import { shortcuts } from "../lib/keyboard";
 import { Dialog } from "../ui/Dialog";
 
-/** The list of keys. */
+/** The list of keyboard shortcuts. */
 export default function Shortcuts({ onClose }: { onClose: () => void }) {
   return (
     <Dialog open onClose={onClose} title="Keyboard shortcuts">

@@ -17,10 +17,10 @@ export const inNamespace = (namespace: string): { namespace: string | undefined 
 
 const Current = createContext(implied);
 
-/** The namespace the page is about. Whatever belongs to an entity has it of the entity. */
+/** The namespace of the page. Data of a run, session or schedule use the namespace of that object instead. */
 export const useNamespace = (): string => useContext(Current);
 
-/** Takes the namespace from the address. One that says none is about where its reader begins, and says so from then on. */
+/** Reads the namespace from the URL. A URL without one gets the initial namespace of the user. */
 export function NamespaceScope({ children }: { children: ReactNode }) {
   const { namespace } = useSearch({ from: "__root__" });
   const navigate = useNavigate();

@@ -19,7 +19,7 @@ interface Outcome {
 
 /** A value whose encoded payloads are decoded by the namespace's codec endpoint, and a note about payloads that it does not decode. */
 export function useDecoded(value: Json | undefined, text: string): { shown: Json | undefined; note: ReactNode } {
-  // The same text is the same value, also if the page has read it again.
+  // Memoized by text: a value that was fetched again is not decoded again.
   const sealed = useMemo(() => sealedIn(value), [text]); // eslint-disable-line react-hooks/exhaustive-deps
   const namespace = useNamespace();
   const list = useQuery({ queryKey: keys.namespaces, queryFn: api.namespaces, enabled: sealed.length > 0, staleTime: 60_000 });

@@ -15,7 +15,7 @@ export const looks: Record<Piece["kind"], string> = {
 const most = 40_000; // characters that are shown; the copy button copies all
 const folded = 20; // lines of a large value that are shown before "Show all" is selected
 
-/** The beginning of a text: its first lines when it has many more, else all. */
+/** The first lines of a text if it has many more, otherwise the whole text. */
 export function fold(text: string, lines = folded): string {
   let at = -1;
   for (let n = 0; n < lines; n++) {

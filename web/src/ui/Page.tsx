@@ -2,7 +2,7 @@ import { Link, type LinkProps } from "@tanstack/react-router";
 import { useEffect, type ReactNode } from "react";
 import { ApiError } from "../api/client";
 
-/** Sets the title of the browser's tab. */
+/** Sets the title of the browser tab. */
 export function useTitle(title: string): void {
   useEffect(() => {
     document.title = title ? `${title} · Sojourn` : "Sojourn";
@@ -31,7 +31,7 @@ export function Section({ title, aside, children }: { title: string; aside?: Rea
   );
 }
 
-/** An empty list, and how to get entries into it. */
+/** The message for an empty list, with the way to create an entry. */
 export function Empty({ title, children }: { title: string; children?: ReactNode }) {
   return (
     <div className="card grid place-items-center px-6 py-14 text-center">
@@ -79,7 +79,7 @@ export function Waiting({ rows = 6, height = 52 }: { rows?: number; height?: num
   );
 }
 
-/** One fact of many: a small name above its value. */
+/** A small label above its value. */
 export function Fact({ name, children, wide = false }: { name: string; children: ReactNode; wide?: boolean }) {
   return (
     <div className={`min-w-0 ${wide ? "col-span-2" : ""}`}>

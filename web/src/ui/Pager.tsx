@@ -6,14 +6,14 @@ import { Icon } from "./Icon";
 interface Props {
   next: string | null;
   after: string | undefined;
-  /** The page before is still shown, and next leads to the one that is being read. */
+  /** The previous page is still shown, and next is the page that is being loaded. */
   before?: boolean;
 }
 
-/** Newer and older pages of a list whose page token lives in the address as "after". */
+/** Links to newer and older pages of a list. The URL has the page token as "after". */
 export function Pager({ next, after, before = false }: Props) {
   const navigate = useNavigate();
-  // Tokens only lead onwards, so the way back is what we came by. After a reload it is short: back means the newest page.
+  // Page tokens only lead to older pages, so the visited tokens are the way back. After a reload they are lost, and back opens the newest page.
   const [way, setWay] = useState<(string | undefined)[]>([]);
   const go = (token: string | undefined) =>
     void navigate({
@@ -40,7 +40,7 @@ export function Pager({ next, after, before = false }: Props) {
         disabled={!next}
         aria-disabled={before || undefined}
         onClick={() => {
-          if (before) return; // the page it would lead to is on its way, and would be in the way back twice
+          if (before) return; // the page is being loaded; a second click would add its token twice
           setWay([...way, after]);
           go(next ?? undefined);
         }}

@@ -9,7 +9,7 @@ const looks: Record<Tone, string> = {
   stay: "bg-stay-soft text-stay",
 };
 
-/** A status in its colour and, for those who see none, in its shape: a ring is open, a dot ended well, a bar ended otherwise. */
+/** A status with a colour and a shape, so that it is readable without colours: a ring is open, a dot succeeded, a bar ended otherwise. */
 function Shape({ status }: { status: string }) {
   const t = tone(status);
   if (status === "running") {

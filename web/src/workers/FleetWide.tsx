@@ -8,7 +8,7 @@ import { Dialog } from "../ui/Dialog";
 import { Form } from "../ui/Form";
 import { atOnce, fleetWide, isolationLevels, logLevels } from "./facts";
 
-/** The settings of all workers of the namespace and how many workers applied them. Hidden while nothing was ever set. */
+/** The settings of all workers of the namespace and how many workers applied them. Hidden until a setting is made for the first time. */
 export function FleetWide({ namespace }: { namespace: string }) {
   const { data } = useQuery(fleetSettingsQuery(namespace));
   if (!data || data.revision === 0) return null;

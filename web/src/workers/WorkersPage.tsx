@@ -196,7 +196,7 @@ function Reasons({ of }: { of: Reason[] }) {
   );
 }
 
-/** The sessions that a worker holds, loaded on a click. */
+/** The sessions that a worker owns, loaded on a click. */
 function Held({ worker: w }: { worker: WorkerView }) {
   const [open, setOpen] = useState(false);
   const held = useQuery({ ...heldQuery(w.namespace, w.worker_id), enabled: open });
