@@ -1,4 +1,4 @@
-# Every target says what it does in the comment behind its name; "make" alone prints them.
+# The comment after a target describes it; "make" without a target prints all descriptions.
 .DEFAULT_GOAL := help
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
@@ -6,15 +6,15 @@ SHELL := bash
 BIN     := bin/sojourn
 VERSION := $(shell cat VERSION)
 LDFLAGS := -s -w -X github.com/sojourn-run/sojourn/internal/release.Stamp=$(VERSION)
-# encoding/json runs on its second engine in what is built, tested and measured here (a socket costs a seventh less); nothing imports it, and
-# a plain "go build" or "go test" works with the first.
+# All builds, tests and measurements use the v2 implementation of encoding/json, which saves a seventh of the processor
+# time of a socket. No package imports encoding/json/v2, so a plain "go build" or "go test" works too.
 export GOEXPERIMENT := jsonv2
-# Whatever is built, vetted or tested here is compiled in one way, that of the binary: each other way compiles everything once more.
+# Builds, vet and tests use the same compiler settings: each other combination would compile everything again.
 export CGO_ENABLED := 0
 export GOFLAGS := $(strip $(filter-out -trimpath,$(shell go env GOFLAGS 2>/dev/null)) -trimpath)
 GOBUILD := go build -ldflags "$(LDFLAGS)"
 TOOLS   := bin/tools
-# Directories with npm packages, by their lock files: the dashboard, and the foreign peers some tests talk to.
+# Directories with npm packages, found by their lock files: the dashboard and the peers of interoperability tests.
 NPM     := $(patsubst %/package-lock.json,%,$(shell find * \( -name node_modules -o -path tools \) -prune -o -name package-lock.json -print))
 WEB     := $(shell find web -name node_modules -prune -o -name dist -prune -o -type f ! -name '*.go' ! -name '*.md' -print 2>/dev/null)
 SOURCES := find * -name node_modules -prune -o -name '*.go' -print
@@ -83,55 +83,55 @@ e2e: build npm ## run the dashboard's tests in Chromium
 fuzz: ## run every fuzz test for FUZZTIME (20s each)
 	.ci/fuzz
 
-fuzz-api: deps ## hold a running app against the description of its API, in every role, FUZZ_EXAMPLES (10) examples of each operation
+fuzz-api: deps ## send requests generated from the API description to a running app, in every role, FUZZ_EXAMPLES (10) of each operation
 	SOJOURN_TEST_FUZZ=$(FUZZ_EXAMPLES) go test -count=1 -timeout 60m -v -run RequestsMadeOfTheDescription ./app/apptest
 
-mutants: deps ## make the mistakes of .ci/mutants in a copy of the tree, see that their tests notice (MUTANTS=NAME,NAME for some)
+mutants: deps ## check that the tests detect each mutation of .ci/mutants, applied to a copy of the tree (MUTANTS=NAME,NAME for some)
 	.ci/postgres env SOJOURN_TEST_REQUIRE=postgres SOJOURN_TEST_MUTANTS=$(MUTANTS) go test -count=1 -timeout 60m -v -run TestMutantsDie .
 
-crash: ## kill processes at 100 random points under load; 200 sessions under kills and freezes; orders of the Python SDK whose workers die
+crash: ## kill processes at 100 random points under load; kill and freeze the workers of 200 sessions; kill workers of the Python SDK
 	.ci/deps postgres python
 	SOJOURN_TEST_CRASHES=100 SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 120m -v -run 'Crash|Kill' ./...
 
-powercut: ## cut the power CUTS (400) times in a record of the app's writes, syncs and answers: SQLite opens, nothing acknowledged is lost
+powercut: ## simulate CUTS (400) power failures from the recorded writes and syncs of an app: SQLite opens, nothing acknowledged is lost
 	.ci/deps strace
 	SOJOURN_TEST_POWERCUTS=$(CUTS) SOJOURN_TEST_REQUIRE=strace go test -count=1 -timeout 60m -v -run SurvivesAPowerCut ./internal/cli
 
-freeze: ## stop a worker 20 times for longer than its leases: it begins nothing late; and an app at 20 places: no other waits (FREEZES=20)
+freeze: ## freeze a worker FREEZES (20) times for longer than its leases: it starts no expired task; freeze an app: no other app waits
 	.ci/deps postgres
 	SOJOURN_TEST_FREEZES=$(FREEZES) .ci/postgres go test -count=1 -timeout 120m -v -run ResumedWorkerStartsNoTask ./internal/cli
 	SOJOURN_TEST_FREEZES=$(FREEZES) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run FrozenAppDoesNotBlockOthers ./app/store/postgres
 
-memory: ## attack an app of 256 MiB with the largest bodies on every route, with each role and none; large work in 1 GiB (MEMORY_ROUNDS=1)
+memory: ## send the largest bodies to every route of an app of 256 MiB, with each role and without a token; large work in 1 GiB (MEMORY_ROUNDS=1)
 	SOJOURN_TEST_MEMORY_ROUNDS=$(MEMORY_ROUNDS) go test -count=1 -timeout 60m -v -run AnAppOf ./internal/cli
 
-backlog: deps ## work off backlogs of 18 MB and 93 MB over each transport, with two workers, on each database
+backlog: deps ## process backlogs of 18 MB and 93 MB over each transport, with two workers, on each database
 	SOJOURN_TEST_BACKLOG=1 SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run BacklogOfLargePayloads ./worker
 
-soak: ## 500 workers that come, go and lose their connections for SOAK (10m) on each database: memory, goroutines and tables stay as they are
+soak: ## start, stop and disconnect 500 workers for SOAK (10m) on each database: memory, goroutines and tables must not grow
 	.ci/deps postgres
 	SOJOURN_TEST_SOAK=$(SOAK) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 120m -v -run FleetThatChurns ./internal/cli
 
-storm: ## drop the sockets of STORM (1000) workers that work, twice, on each database: all come back, nothing is lost
+storm: ## drop the sockets of STORM (1000) busy workers twice, on each database: all reconnect, nothing is lost
 	.ci/deps postgres
 	SOJOURN_TEST_STORM=$(STORM) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run DroppedSocketsReconnect ./internal/cli
 
-rolling: ## two builds change places under load for ROLLING (10m), app by app and worker by worker, on PostgreSQL with a schema change
+rolling: ## replace one build by another under load for ROLLING (10m), process by process, on PostgreSQL with a schema change
 	.ci/deps postgres
 	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./internal/cli
 
-chaos: ## kill, freeze, cut off and deploy two apps and workers in Go, JavaScript and Python for CHAOS (6m), 150 workflows; SEED repeats the choices
+chaos: ## kill, freeze, disconnect and deploy two apps and workers in Go, JavaScript and Python for CHAOS (6m); SEED repeats a run
 	.ci/deps postgres python
 	SOJOURN_TEST_CHAOS=$(CHAOS) SOJOURN_TEST_CHAOS_SEED=$(SEED) SOJOURN_TEST_REQUIRE=postgres,python .ci/postgres go test -count=1 -timeout 30m -v -run SessionsUnderChaos ./internal/cli
 
-sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in all the ways there are: no process, descriptor, file or memory stays
+sandbox-long: deps ## create and end CYCLES (1000) executors of each runtime in every way: no process, descriptor, file or memory remains
 	SOJOURN_TEST_CYCLES=$(CYCLES) go test -count=1 -timeout 60m -v -run CreatingAndKillingLeavesNothing ./sandbox
 
-upgrade: build ## leave open work of an older commit's binary to this one (FROM=COMMIT)
+upgrade: build ## continue open work of an older commit's binary with this one (FROM=COMMIT)
 	.ci/deps postgres
 	.ci/upgrade $(FROM)
 
-image: web ## build the image's root twice, without an engine, compare the bytes and run it; write bin/sojourn-image.tar.gz (as root)
+image: web ## build the root file system of the image twice without a container engine, compare and run it; write bin/sojourn-image.tar.gz (as root)
 	.ci/deps image
 	SOJOURN_TEST_REQUIRE=image go test -count=1 -timeout 30m -v ./deploy/image
 	@mkdir -p bin
@@ -140,18 +140,18 @@ image: web ## build the image's root twice, without an engine, compare the bytes
 release: ## build binaries, image, SBOM and checksums into dist/VERSION after all checks (VERSION=1.2.3; CHECKED=1 skips the tests)
 	.ci/release $(VERSION)
 
-lint: tools dead ## golangci-lint with gofumpt, functions that nothing reaches, known vulnerabilities
+lint: tools dead ## golangci-lint with gofumpt, unused functions, known vulnerabilities
 	$(TOOLS)/golangci-lint run ./...
 	.ci/vulnerable
 
-dead: $(TOOLS)/deadcode ## find functions that nothing reaches, neither the product nor a test
+dead: $(TOOLS)/deadcode ## find functions that neither the product nor a test calls
 	@dead=$$($(TOOLS)/deadcode -test ./...) || exit 1; dead=$$(grep -v ' Example' <<<"$$dead" || true); \
 	  [ -z "$$dead" ] || { echo "nothing reaches:"; echo "$$dead"; exit 1; }
 
 fmt: ## format the Go sources
 	$(SOURCES) | xargs gofmt -s -w
 
-generate: web/node_modules/.installed ## write generated files anew
+generate: web/node_modules/.installed ## regenerate the generated files
 	go generate ./...
 	npm --prefix web run --silent types
 
@@ -172,7 +172,7 @@ bench: build ## measure: P1 P2 P4 P5 P6 on SQLite and PostgreSQL (SCENARIOS="P5"
 	.ci/deps postgres
 	SOJOURN_TEST_DURABLE=1 .ci/postgres $(BIN) bench $(SCENARIOS) --store sqlite,postgres --runs $(RUNS)
 
-compare: ## the same work on Sojourn, River, DBOS, Restate and Temporal, in turns (COMPARE="-n 500 -at-once 64 -runs 3 -only NAMES")
+compare: ## measure the same workloads on Sojourn, River, DBOS, Restate and Temporal, alternating (COMPARE="-n 500 -at-once 64 -runs 3 -only NAMES")
 	.ci/deps postgres
 	@command -v npm >/dev/null || { echo "please install Node 20 or newer"; exit 1; }
 	npm --prefix tools/compare ci --no-audit --no-fund
@@ -183,7 +183,7 @@ compare: ## the same work on Sojourn, River, DBOS, Restate and Temporal, in turn
 
 tools: $(TOOLS)/.stamp
 
-clean: ## remove what was built
+clean: ## remove build output
 	rm -rf bin
 	find web/dist -mindepth 1 ! -name .gitkeep -delete
 
@@ -202,7 +202,7 @@ web/dist/index.html: $(WEB) web/node_modules/.installed
 	npm --prefix web run build
 	@touch $@
 
-# By itself, since every CI run needs it and the other tools take minutes to build.
+# A separate target, because every CI run needs it and the other tools take minutes to build.
 $(TOOLS)/deadcode: tools/go.mod tools/go.sum
 	@mkdir -p $(TOOLS)
 	go -C tools build -o ../$(TOOLS)/ golang.org/x/tools/cmd/deadcode

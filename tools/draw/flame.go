@@ -46,7 +46,7 @@ func (c *call) to(name string) *call {
 // short is a function's name without the folders of its package.
 func short(name string) string { return name[strings.LastIndex(name, "/")+1:] }
 
-// box is a call as it is drawn: 0 is the lowest row.
+// box is the rectangle of a call; row 0 is the lowest.
 type box struct {
 	name  string
 	value int64
@@ -128,11 +128,11 @@ func drawBox(out io.Writer, b *box, height int, all int64) {
 	fmt.Fprintln(out, "</g>")
 }
 
-// own is where the packages of this project are.
+// own is the path prefix of the packages of this project.
 const own = "github.com/sojourn-run/sojourn/"
 
-// colour is warm for code of this project, and cold for that of others, so that it is seen whose time it is; functions
-// of one package have one colour.
+// colour returns a warm colour for a package of this project and a cold one for others. All functions of a package have
+// the same colour.
 func colour(name string) string {
 	pkg, _, _ := strings.Cut(short(name), ".")
 	h := fnv.New32a()

@@ -32,7 +32,7 @@ export const long = [
     assert.ok(length >= 5000, `the run has ${length} events`);
     const pages = Math.ceil(length / page500);
 
-    // All pages but the first are held back until the timeline stands.
+    // The proxy holds back all pages except the first until the timeline is shown.
     const asked = [];
     let streams = 0;
     const countStreams = (r) => (streams += new URL(r.url()).pathname.endsWith("/history/stream") ? 1 : 0);
@@ -60,7 +60,7 @@ export const long = [
       assert.deepEqual([...new Set(seen)].filter((p) => !may.includes(p)), [], "asked for before the timeline stood");
       assert.equal(await page.locator("[data-following]").count(), 0, "what is not read to its end is not followed");
       await shot("long-first");
-      // What changes meanwhile does not have the reading begin anew, or it would never end where much changes.
+      // Changes of the run do not restart the loading: with many changes it would never finish.
       const view = page.waitForResponse((r) => r.url().includes(`/api/runs/${run_id}`));
       await api("/api/workflows/tale/signal/chapter", { input: ["meanwhile"] }, space);
       await view;

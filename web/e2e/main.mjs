@@ -1,9 +1,9 @@
-// Opens a running server's dashboard in Chromium and checks what it shows.
+// Opens the dashboard of a running app in Chromium and checks its pages.
 //   npm run e2e                                   starts bin/sojourn dev with a separate database, and stops it
-//   npm run e2e -- --base URL --run RUN_ID        looks at a server that runs already (--token TOKEN when it asks for one)
-//   npm run e2e -- --mock                         looks at the recorded answers of dev/mock.mjs
-//   npm run e2e -- --only PATTERN                 runs the checks whose name fits
-//   npm run e2e -- --shots DIR                    leaves screenshots there; without it only those of checks that fail, in a new directory
+//   npm run e2e -- --base URL --run RUN_ID        checks a running server (--token TOKEN if it requires one)
+//   npm run e2e -- --mock                         checks the recorded responses of dev/mock.mjs
+//   npm run e2e -- --only PATTERN                 runs the checks whose names match
+//   npm run e2e -- --shots DIR                    writes screenshots to DIR; without it only those of failed checks, to a new directory
 // SOJOURN_TEST_CHROMIUM names another browser.
 import { existsSync } from "node:fs";
 import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";

@@ -43,7 +43,7 @@ export const quiet = [
     for (const path of new Set(list.all)) assert.ok(list.of(path) <= most, `${path}: ${list.of(path)} times in ${list.seconds} s`);
     assert.deepEqual([...new Set(list.all)].filter((p) => !["/api/workflows", "/api/sojourn/run-counts", "/api/workers"].includes(p)), []);
 
-    // The rows stay where they are while the pointer is among them.
+    // The rows keep their places while the pointer is over them.
     await until("the list has come to rest", async () => (await page.locator("[data-run]").first().getAttribute("data-run")) !== first);
     const rows = () => page.locator("[data-row]").evaluateAll((all) => all.map((e) => [e.dataset.row, e.getBoundingClientRect().top]));
     await page.locator("[data-row]").nth(2).hover();
@@ -55,7 +55,7 @@ export const quiet = [
     await page.mouse.move(400, 10);
     await until("the new ones, once the pointer is elsewhere", async () => (await rows())[0][0] !== before[0][0]);
 
-    // A tab in the background: the browser says so, and nothing is asked until it is back.
+    // A background tab sends no request until it is visible again.
     const hide = (hidden) =>
       page.evaluate((to) => {
         Object.defineProperty(document, "hidden", { configurable: true, get: () => to });
@@ -69,7 +69,7 @@ export const quiet = [
     await hide(false);
     await shown(page.locator(`[data-run="${last}"]`));
 
-    // A closed run, in a namespace where much happens.
+    // A closed run in a busy namespace.
     await page.goto(`${base}/runs/${run}`);
     await shown(page.getByRole("list", { name: "Event history" }));
     await page.waitForLoadState("networkidle");

@@ -11,8 +11,7 @@ export const slow = [
     await api("/api/namespaces", { name: space });
     const start = async (id, more) => (await api("/api/workflows", { workflow_id: id, workflow_type: "order", task_queue: "nobody's", ...more }, space)).run_id;
     const oldest = await start("the oldest", { search_attributes: Object.fromEntries(names.map((name) => [name, "y"])) });
-    // As many as it takes: how many are searched in a moment is the machine's affair. It may be quicker once it has less to do,
-    // so there are runs for a part more than is looked at.
+    // A faster machine searches more runs in the same time, so the number of runs depends on it, with a reserve of one part.
     const enough = 3;
     const search = `/api/workflows?partial=true&page_size=50&query=${encodeURIComponent(conditions)}`;
     let made = 0;
@@ -35,7 +34,7 @@ export const slow = [
     await shown(page.getByText(`No matching runs found yet in ${space}`));
     assert.deepEqual(await axe(), []);
     await shot("searched-to");
-    // Each part takes the patience of one page, however many parts the machine needs; none has fewer than a first window of 500 runs.
+    // Each part takes the time limit of one page, however many parts the machine needs; each has at least 500 runs.
     const match = page.locator(`[data-run="${oldest}"]`);
     for (let parts = 1; !(await match.count()); parts++) {
       assert.ok(parts <= made / 500 + 1, `not found in ${parts} parts of ${made} runs`);

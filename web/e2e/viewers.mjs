@@ -1,4 +1,4 @@
-// What people who look cost the app: its processor time with no page open, one, and four, while activities heart-beat.
+// Measures the processor time of the app with no page open, one and four, while activities send heartbeats.
 // The numbers of docs/performance.md come from here: npm --prefix web run viewers [-- --seconds N].
 import { spawn } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -84,7 +84,7 @@ try {
     return result;
   };
   for (const [name, path] of [["the list of runs", () => "/"], ["a run whose activity heart-beats", (i) => `/runs/${runs[i]}`], ["the workers", () => "/workers"], ["the queues", () => "/queues"]]) {
-    // None before and after, so that what drifts with time is in neither.
+    // Measured without pages before and after, so that a drift over time cancels out.
     const first = await measure(path, 0);
     const [one, four] = [await measure(path, 1), await measure(path, 4)];
     const none = (first.cpu + (await measure(path, 0)).cpu) / 2;

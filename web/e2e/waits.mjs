@@ -44,7 +44,7 @@ export const waiting = [
       await shown(row(id).getByText(text));
       await until(`${id} is ${kind}`, async () => (await row(id).getAttribute("data-waits")) === kind);
     }
-    // Its time is data: in the zone of this browser, with how long it is until then.
+    // The time in the text is in the zone of this browser, with the remaining time.
     const from = row("later").locator("time");
     const at = new Date(await from.getAttribute("datetime"));
     const clock = at.toLocaleTimeString("en-GB", { timeZone: "Asia/Kolkata" });

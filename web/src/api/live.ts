@@ -14,7 +14,7 @@ export type LiveState = "connecting" | "live" | "reconnecting";
 /** Poll interval in milliseconds while the socket is disconnected. */
 export const fallbackMs = 5000;
 
-/** The keys of the queries that a hint makes stale. The app may deliver a hint twice, late or not at all. */
+/** The keys of the queries that a hint makes stale. A hint may be delivered twice, late or never. */
 export function staleKeys(hint: Hint): (readonly unknown[])[] {
   const { id, namespace } = hint;
   const within = (key: readonly unknown[]) => (namespace ? [...key, namespace] : key);

@@ -8,7 +8,7 @@ interface Still<T> {
 }
 
 /**
- * Rows that keep their places while the pointer is over the list: their content is updated, but the set of rows and their heights are not. An element
+ * Rows that keep their places while the pointer is in the list: their content is updated, but the set of rows and their heights are not. An element
  * with data-row is a row.
  */
 export function useStill<T>(now: T[], idOf: (row: T) => string): Still<T> {
