@@ -118,7 +118,7 @@ storm: ## drop the sockets of STORM (1000) busy workers twice, on each database:
 
 rolling: ## replace one build by another under load for ROLLING (10m), process by process, on PostgreSQL with a schema change
 	.ci/deps postgres
-	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run TwoBuildsChangePlaces ./internal/cli
+	SOJOURN_TEST_ROLLING=$(ROLLING) SOJOURN_TEST_REQUIRE=postgres .ci/postgres go test -count=1 -timeout 60m -v -run ARollingUpgradeUnderLoad ./internal/cli
 
 chaos: ## kill, freeze, disconnect and deploy two apps and workers in Go, JavaScript and Python for CHAOS (6m); SEED repeats a run
 	.ci/deps postgres python

@@ -334,7 +334,7 @@ func clockReads(name string, src any) ([]string, error) {
 	return found, nil
 }
 
-func TestPackagesImportOnlyInTheDirectionOfTheHouse(t *testing.T) {
+func TestPackagesImportOnlyInTheAllowedDirections(t *testing.T) {
 	for _, p := range list(t) {
 		for _, v := range violations(p) {
 			t.Error(v)

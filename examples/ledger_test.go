@@ -137,7 +137,7 @@ func TestTheLedgerFitsItsTypes(t *testing.T) {
 }
 
 // The type file next to the example equals the output of `sojourn types`.
-func TestTheLedgersTypesAreTheBinarys(t *testing.T) {
+func TestTheTypeFileOfTheLedgerIsCurrent(t *testing.T) {
 	t.Parallel()
 	want, err := os.ReadFile("../sandbox/internal/shim/sojourn.d.ts")
 	if err != nil {

@@ -153,7 +153,7 @@ func TestHelloIsAnAppAndAWorker(t *testing.T) {
 	}
 }
 
-func TestProgramOfTheReadmeFindsTheWhale(t *testing.T) {
+func TestProgramOfTheReadmeRuns(t *testing.T) {
 	t.Parallel()
 	c := whole(t, "first")
 	c.start("research", "w", "research/passages.txt")

@@ -384,7 +384,7 @@ func TestFailuresNameTheirFileAndLine(t *testing.T) {
 
 // A stack trace contains only frames of user code, under their original names, with the innermost frame first and with
 // the causes.
-func TestTracesAreOfPeoplesCode(t *testing.T) {
+func TestStackTracesContainTheCodeOfTheUser(t *testing.T) {
 	dir := files(t, map[string]string{
 		"order.py": `class Declined(Exception):
     pass

@@ -145,21 +145,21 @@ func TestOutOfMemoryOfTheParentGroupIsReported(t *testing.T) {
 	// The kernel may choose a second victim before the memory of the first is freed. If it kills the supervisor and
 	// then this process, no process can report the cause, so the test is repeated.
 	for try := 1; ; try++ {
-		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAHogInANarrowGroup$", "-test.v")
+		cmd := exec.Command("/proc/self/exe", "-test.run=^TestAProcessThatExceedsTheMemoryOfItsCgroup$", "-test.v")
 		cmd.Env = append(os.Environ(), "SOJOURN_TEST_AROUND="+dir)
 		out, err := cmd.CombinedOutput()
 		var end *exec.ExitError
 		if errors.As(err, &end) && end.Sys().(syscall.WaitStatus).Signal() == syscall.SIGKILL && try < 4 {
 			continue
 		}
-		if err != nil || !strings.Contains(string(out), "--- PASS: TestAHogInANarrowGroup") {
+		if err != nil || !strings.Contains(string(out), "--- PASS: TestAProcessThatExceedsTheMemoryOfItsCgroup") {
 			t.Errorf("%v:\n%s", err, out)
 		}
 		return
 	}
 }
 
-func TestAHogInANarrowGroup(t *testing.T) {
+func TestAProcessThatExceedsTheMemoryOfItsCgroup(t *testing.T) {
 	around := os.Getenv("SOJOURN_TEST_AROUND")
 	if around == "" {
 		t.Skip("runs in TestOutOfMemoryOfTheParentGroupIsReported")

@@ -13,8 +13,8 @@ import (
 	. "github.com/sojourn-run/sojourn/sandbox/sandboxtest"
 )
 
-// TestValuesComeBackAsTheyWere sends values through handlers that return their arguments.
-func TestValuesComeBackAsTheyWere(t *testing.T) {
+// TestValuesSurviveTheRoundTrip sends values through handlers that return their arguments.
+func TestValuesSurviveTheRoundTrip(t *testing.T) {
 	wide := map[string]any{}
 	for i := range 200 {
 		wide[strings.Repeat("x", i+1)] = int64(i)

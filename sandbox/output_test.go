@@ -76,7 +76,7 @@ func TestTheReasonAboveALongDumpIsKept(t *testing.T) {
 	}
 }
 
-func TestPrintedTextIsMadePlain(t *testing.T) {
+func TestPrintedTextContainsNoControlCharacters(t *testing.T) {
 	for in, want := range map[string]string{
 		"plain\ttext":                    "plain\ttext",
 		"\x1b[31mred\x1b[0m":             "red",

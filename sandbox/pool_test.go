@@ -233,7 +233,7 @@ func TestCallsThatCannotBeginAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnfitOptionsAreRefused(t *testing.T) {
+func TestInvalidOptionsAreRejected(t *testing.T) {
 	if _, err := sandbox.NewPool(sandbox.Options{Dir: t.TempDir(), Node: "/nowhere/node"}); err == nil {
 		t.Error("a named interpreter that is not there was accepted")
 	}

@@ -159,7 +159,7 @@ func TestFloodOfOutputIsTruncatedAndTakesNoMemory(t *testing.T) {
 
 // Large values are passed in memory that worker and executor share. One call at a time uses it, so that concurrent
 // calls each receive their own values and no value is overwritten; when idle it occupies no memory. F
-func TestTheRoomIsOneCallsAtATime(t *testing.T) {
+func TestSharedMemoryIsUsedByOneCallAtATime(t *testing.T) {
 	for _, target := range Targets[1:] {
 		t.Run(target.Runtime, func(t *testing.T) {
 			b := Open(t, target, sandbox.Options{Blank: -1})

@@ -46,7 +46,7 @@ func TestTheRoomIsReadOnce(t *testing.T) {
 
 // An executor cannot make the shared memory unreadable for the worker: its size is sealed, and removed pages read as
 // zeros. Otherwise the worker would die of SIGBUS.
-func TestTheRoomStaysForTheWorker(t *testing.T) {
+func TestAnExecutorCannotTakeSharedMemoryFromTheWorker(t *testing.T) {
 	r, err := newSharedMemory()
 	if err != nil {
 		t.Skip("no room: ", err)

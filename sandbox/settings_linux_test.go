@@ -33,7 +33,7 @@ var heldEverywhere = []string{
 	"TestExecutors/.*/a_spinning_handler_is_killed_at_its_deadline",
 	"TestExecutors/.*/a_deaf_handler_is_killed_after_its_cancellation",
 	"TestProcessesThatStartProcessesEnd",
-	"TestProgramsAreStartedAsEver",
+	"TestProcessesStartAsWithoutConfinement",
 	"TestNothingSurvivesAKilledWorker",
 	"TestDaemonsDieWithTheirExecutor",
 	"TestOrphansAreReaped",

@@ -450,7 +450,7 @@ func TestProcessesThatStartProcessesEnd(t *testing.T) {
 }
 
 // Programs that start and end many processes work as without confinement.
-func TestProgramsAreStartedAsEver(t *testing.T) {
+func TestProcessesStartAsWithoutConfinement(t *testing.T) {
 	b := confined(t, Targets[2], sandbox.Options{})
 	if failed := Got[[]any](t, b.Run(b.Call("programs", 200))); len(failed) > 0 {
 		t.Errorf("%d pipelines failed, the first %q", len(failed), failed[0])

@@ -187,7 +187,7 @@ func (s *scene) reported(way string) {
 
 // After a jump back no lease, back-off or worker liveness ends later than its own length from now. The schedule's next
 // time is recomputed, the timer keeps its time, and a live worker loses nothing.
-func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
+func TestLeasesAndSchedulesFollowAClockSetBack(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		before := stored(t, s.a.app, s.session, s.runs...)
@@ -234,7 +234,7 @@ func TestLeasesAndSchedulesFollowAClockThatGoesBack(t *testing.T) {
 
 // A jump forward longer than any lease expires no lease: each keeps its remaining time. Due timers fire, and a schedule
 // fires once.
-func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
+func TestLeasesSurviveAClockSetForward(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		s.jump(time.Hour)
@@ -263,7 +263,7 @@ func TestLeasesOutliveAClockThatGoesForward(t *testing.T) {
 }
 
 // If the clock went back while no app ran, the next app to start detects the jump: stored times are ahead of the clock.
-func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
+func TestAClockSetBackWhileNoAppRanIsDetectedAtStart(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		s.a.app.Stop()
@@ -292,7 +292,7 @@ func TestAClockThatWentBackWhileNoAppRanIsNoticedAtStart(t *testing.T) {
 }
 
 // The first request after a jump forward is decided with adjusted leases, whichever app detects the jump.
-func TestTheFirstReportAfterAJumpFindsItsLease(t *testing.T) {
+func TestTheFirstReportAfterAClockJumpFindsItsLease(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		s := newScene(t, database)
 		s.clock.Set(time.Hour)

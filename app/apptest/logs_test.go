@@ -297,7 +297,7 @@ func TestChunksWithoutANumberAreAllKept(t *testing.T) {
 }
 
 // Lines are deleted when they reach the maximum age, or with their run if that is earlier.
-func TestLinesGoWithTheirAgeOrTheirRun(t *testing.T) {
+func TestLogLinesAreDeletedByAgeOrWithTheirRun(t *testing.T) {
 	database := apptest.SQLite(t)
 	var shift atomic.Int64
 	a := shifted(t, database, &shift, func(o *app.Options) { o.LogAge = 48 * time.Hour })

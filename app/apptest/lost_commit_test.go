@@ -153,7 +153,7 @@ func TestWaitingPollerIsNotifiedOfACommitWhoseResponseIsLost(t *testing.T) {
 }
 
 // A read that fails because the database connection broke is retried.
-func TestAReadThatMeetsADyingDatabaseIsNoFault(t *testing.T) {
+func TestAReadIsRetriedAfterALostDatabaseConnection(t *testing.T) {
 	gate, a, _ := behind(t)
 	w := register(caller{t, a, ""}, "w", "")
 	w.start("one")

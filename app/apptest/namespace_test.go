@@ -80,7 +80,7 @@ func inPath(pattern string, names map[string]string) string {
 
 // On no route does a response contain objects of another namespace. A namespace that was not created is refused on all
 // routes.
-func TestNamespacesKeepEverythingApart(t *testing.T) {
+func TestNamespacesAreIsolated(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		root := caller{t, a, ""}

@@ -331,7 +331,7 @@ type kept struct {
 	Kept   []int  `json:"kept"`
 }
 
-func TestAPythonSessionMovesWhenItsHolderIsKilled(t *testing.T) {
+func TestAPythonSessionMovesWhenItsOwnerIsKilled(t *testing.T) {
 	t.Parallel()
 	python(t)
 	apptest.Databases(t, func(t *testing.T, database string) {

@@ -277,7 +277,7 @@ func TestDecisionsAboutAQueueReachTheOtherApp(t *testing.T) {
 	}
 }
 
-func TestABurstOfOneTenantDoesNotHoldUpAnother(t *testing.T) {
+func TestABurstOfOneTenantDoesNotDelayAnother(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		c := caller{t: t, app: apptest.Start(t, apptest.Options{Database: database}), ns: "default"}
 		begin := func(id, key string) {

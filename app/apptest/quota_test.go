@@ -69,7 +69,7 @@ func (c caller) setQuotas(values string) {
 	c.want(200, "PUT", "/api/namespaces/"+c.ns, `{"quotas":`+values+`}`)
 }
 
-func TestAQuotaRefusesNewWorkOfItsNamespaceAlone(t *testing.T) {
+func TestAQuotaRejectsOnlyNewWorkOfItsNamespace(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		busy, calm := quotas(t, a, `{"open_runs":2}`)

@@ -116,7 +116,7 @@ func TestRetentionDeletesRunsInTheBackground(t *testing.T) {
 }
 
 // A run that cannot be decoded stops the retention only of its namespace.
-func TestRetentionOfOneNamespaceHoldsUpNoOther(t *testing.T) {
+func TestRetentionOfOneNamespaceDelaysNoOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "test.db")
 	open := func(shift time.Duration) *apptest.App {
 		return apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
@@ -191,7 +191,7 @@ func TestAStartWithCronMakesASchedule(t *testing.T) {
 	})
 }
 
-func TestARetentionPassOfNamedRunsTouchesNoOther(t *testing.T) {
+func TestARetentionPassDeletesOnlyTheNamedRuns(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		var shift atomic.Int64
 		c := caller{t, shifted(t, database, &shift), ""}

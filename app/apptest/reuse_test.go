@@ -201,7 +201,7 @@ func TestANewChainSharesOnlyTheIDWithTheChainBefore(t *testing.T) {
 
 // 50 callers at each of two apps start a workflow at the same time: with a free ID, with the ID of a closed run, and
 // with one Idempotency-Key. One run begins.
-func TestConcurrentStartsAtTwoAppsBeginOneRun(t *testing.T) {
+func TestConcurrentStartsAtTwoAppsCreateOneRun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}

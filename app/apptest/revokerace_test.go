@@ -14,7 +14,7 @@ import (
 
 // A token is revoked at one app while another app leases a task for the held poll of the token's worker. Either the
 // worker receives the task, or the poll fails with 401 and the next worker receives the task at once.
-func TestARevocationMeetsATaskOnItsWay(t *testing.T) {
+func TestATaskOfARevokedTokensPollIsNotLost(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		withTokens := func(o *app.Options) { o.NoAuth, o.Token = false, admin }
 		here, there := apptest.Two(t, apptest.Options{Database: database, Change: withTokens})

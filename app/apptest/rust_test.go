@@ -217,7 +217,7 @@ func TestOneOfTwoRustWorkersIsKilled(t *testing.T) {
 
 // A killed process sends no report: its attempt ends with its start-to-close timeout, without which it would wait for
 // the contract's lease of 300 s, and the session with its own lease.
-func TestARustSessionMovesWhenItsHolderIsKilled(t *testing.T) {
+func TestARustSessionMovesWhenItsOwnerIsKilled(t *testing.T) {
 	rust(t, "sojourn-interop")
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := startPython(t, database, "")

@@ -316,7 +316,7 @@ func (s *scoped) covering(t *testing.T) {
 
 // A worker that moved to other queues may still hold a task of an old one. A token for the new queue may act for the
 // worker, but not on that task.
-func TestATokenReportsOnTasksOfItsQueuesAlone(t *testing.T) {
+func TestATokenReportsOnlyOnTasksOfItsQueues(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
 			o.NoAuth, o.Token = false, admin

@@ -97,7 +97,7 @@ func TestRolesIncludeLowerRolesButNotWorker(t *testing.T) {
 	}
 }
 
-func TestATokenIsGoodForItsRolesAndScopeAlone(t *testing.T) {
+func TestATokenIsValidOnlyForItsRolesAndScope(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	n := create(t, a, admin(t, a), auth.TokenRequest{
 		Name: "ci", Roles: []auth.Role{auth.Writer, auth.Worker}, Namespaces: []string{"blue"}, Queues: []string{"q1"},

@@ -26,7 +26,7 @@ func request(method string, set map[string]string) *http.Request {
 	return r
 }
 
-func TestWithoutAuthenticationOnlyThisMachinesOwnPagesAreServed(t *testing.T) {
+func TestWithoutAuthenticationOnlyLocalPagesAreServed(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), None: true})
 	for _, c := range []struct {
 		name string
@@ -66,7 +66,7 @@ func TestWithoutAuthenticationOnlyThisMachinesOwnPagesAreServed(t *testing.T) {
 	}
 }
 
-func TestABearerTokenIsReadFromItsHeaderAlone(t *testing.T) {
+func TestABearerTokenIsReadOnlyFromItsHeader(t *testing.T) {
 	a := auth.New(auth.Options{Store: open(t), Bootstrap: secret})
 	for header, want := range map[string]protocol.Reason{
 		"Bearer " + secret: "", "bearer  " + secret: "", "Basic " + secret: protocol.ReasonUnauthorized,

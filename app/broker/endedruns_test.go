@@ -81,7 +81,7 @@ func (n recordedEvictions) EvictRuns(_, worker string, e protocol.EvictNotice) {
 
 // Every worker with a closed run in its sticky cache is notified of it, immediately and in the responses to its
 // heartbeats, and of no other run.
-func TestWorkersThatKeepAnEndedRunAreNotified(t *testing.T) {
+func TestWorkersThatCacheAnEndedRunAreNotified(t *testing.T) {
 	b, to := &Broker{}, recordedEvictions{}
 	b.notices.Store(new(Notices(to)))
 	for run, workers := range map[string][]string{"ended": {"a", "b"}, "other": {"a"}, "third": {"c"}} {

@@ -139,7 +139,7 @@ func TestChildrenGoByTheirPolicyWhenTheLastRunOfTheChainEnds(t *testing.T) {
 	}
 }
 
-func TestTheTimeOutOfTheLastRunEndsTheChildrenOfTheFirst(t *testing.T) {
+func TestTheTimeoutOfTheLastRunEndsTheChildrenOfTheFirst(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("w")

@@ -40,7 +40,7 @@ func TestHashesOfOutcomesDiffer(t *testing.T) {
 }
 
 // Hashes that an earlier release stored are recognized.
-func TestOutcomesOfAReleaseBeforeAreKnown(t *testing.T) {
+func TestOutcomesOfThePreviousReleaseAreAccepted(t *testing.T) {
 	in := &protocol.CompleteItem{Result: payload.Payload{Blob: "result"}}
 	for _, c := range []struct {
 		stored string

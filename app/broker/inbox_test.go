@@ -337,7 +337,7 @@ func TestOnlyInheritedSignalsArePassedOnAsARange(t *testing.T) {
 }
 
 // The signals of an inbox are stored until the last run whose history contains them is deleted.
-func TestSignalsOfAnInboxGoWithTheLastRunThatInheritsThem(t *testing.T) {
+func TestSignalsOfAnInboxAreDeletedWithTheLastRunThatInheritsThem(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		c := a.chainOfRuns(a, "chain")

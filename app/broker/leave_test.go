@@ -25,7 +25,7 @@ func (o *harness) running(a *app, incarnation string) *protocol.Task {
 
 // A live worker that is removed receives no more tasks, neither on its open poll nor on its next one. Its running tasks
 // are not dispatched to other workers before they end.
-func TestARemovedWorkerGetsNothingAndEndsWhatItRuns(t *testing.T) {
+func TestARemovedWorkerGetsNoTasksAndEndsItsRunningOnes(t *testing.T) {
 	for name, c := range map[string]struct {
 		incarnation string
 		refused     protocol.Reason

@@ -8,7 +8,7 @@ import (
 )
 
 // Polls of a superseded incarnation are rejected. They do not affect the liveness of its successor.
-func TestAnOlderProcessDoesNotSilenceTheLivingOne(t *testing.T) {
+func TestAnOlderProcessDoesNotAffectTheRunningOne(t *testing.T) {
 	a := newApp(t)
 	const older, newer = "01K0000000000000000000000A", "01K0000000000000000000000B"
 	for _, process := range []string{older, newer} {

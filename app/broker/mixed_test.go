@@ -199,7 +199,7 @@ func TestSessionFinishesOnItsReleaseDuringAnUpgrade(t *testing.T) {
 
 // A lost notification may have been the shutdown notice of an app, so an app that missed notifications reads the list
 // of live apps again.
-func TestLostFarewellOfAnAppIsDetected(t *testing.T) {
+func TestTheEndOfAnAppWhoseLastMessageIsLostIsDetected(t *testing.T) {
 	database := apptest.Postgres(t)
 	begin := func(release string) *apptest.App {
 		return apptest.Start(t, apptest.Options{Database: database, Change: func(o *appkg.Options) { o.Release = release }})

@@ -370,7 +370,7 @@ func TestWorkerWithoutFurtherHeartbeatsExpires(t *testing.T) {
 
 // A task that never reached its worker is released when the store accepts writes again, and not only when its lease
 // expires.
-func TestAnUndeliveredTaskGoesBackWhenTheStoreIs(t *testing.T) {
+func TestAnUndeliveredTaskIsReturnedWhenTheStoreIsAvailable(t *testing.T) {
 	inBubble(t, "after a minute", func(o *harness) {
 		a, _ := o.app("a", false)
 		o.join(a, "w", "w1")

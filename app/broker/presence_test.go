@@ -200,7 +200,7 @@ func (o *harness) decide(a *app) {
 // An HTTP worker that announced heartbeats loses its workflow tasks and attempts within 75 s without a heartbeat, and
 // its sessions within 65 s. This also holds at an app that restarted after the announcement, and at another app. An
 // attempt that sends its own heartbeats keeps its lease.
-func TestASilentWorkerOfTheContractIsMissed(t *testing.T) {
+func TestAnHTTPWorkerWithoutHeartbeatsLosesItsTasks(t *testing.T) {
 	changes := map[string]func(*protocol.RegisterRequest){
 		"its metrics":  func(in *protocol.RegisterRequest) { in.Process = []byte(`{"process_id": 1}`) },
 		"its interval": func(in *protocol.RegisterRequest) { in.HeartbeatSecs = new(int64(30)) },

@@ -148,7 +148,7 @@ func TestRejectedRenewalDoesNotAffectOthers(t *testing.T) {
 
 // If an app hangs while it has locked the row of a session, only the renewal of this session is delayed, although one
 // transaction renews many sessions, and no worker gets the response that a session is lost.
-func TestALockedSessionHoldsUpNoOtherRenewal(t *testing.T) {
+func TestALockedSessionDelaysNoOtherRenewal(t *testing.T) {
 	database := apptest.Postgres(t)
 	_, a, _ := onPostgres(t, database, "a", time.Hour)
 	one, _, _ := onPostgres(t, database, "b", time.Hour)

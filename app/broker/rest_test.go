@@ -13,7 +13,7 @@ import (
 // On a database that several apps share, the heartbeats of an idle fleet are stored once a minute, in one transaction
 // with the app's own row, whatever its size and whenever each worker registered. The rows stay correct: the other app
 // never considers a worker dead.
-func TestAFleetAtRestIsStoredInStep(t *testing.T) {
+func TestHeartbeatsOfAnIdleFleetAreStoredTogether(t *testing.T) {
 	for _, workers := range []int{20, 200} {
 		inBubble(t, fmt.Sprint(workers), func(o *harness) {
 			a, _ := o.app("a", true)
@@ -59,7 +59,7 @@ func TestAFleetAtRestIsStoredInStep(t *testing.T) {
 // On PostgreSQL such a transaction takes three statements for any number of workers, and the app reads the live apps
 // once. With the periodic check for due rows every half minute, one more statement each, this makes six statements per
 // minute.
-func TestAFleetAtRestOnPostgresCostsSixStatementsAMinute(t *testing.T) {
+func TestAnIdleFleetOnPostgresCostsSixStatementsAMinute(t *testing.T) {
 	database := apptest.Postgres(t)
 	const alive = time.Second // in place of a minute
 	one, a, _ := onPostgres(t, database, "a", alive)

@@ -68,7 +68,7 @@ func TestSessionsOfARestoredDatabaseAreReleased(t *testing.T) {
 
 // A worker may report an epoch that the restored database does not know. An epoch more than a day ahead of the
 // database's clock is ignored and counted; one within that day is not counted.
-func TestAnEpochFarAheadIsIgnoredAndCounted(t *testing.T) {
+func TestATooHighEpochIsIgnoredAndCounted(t *testing.T) {
 	inBubble(t, "", func(o *harness) {
 		t := o.t
 		registry := prometheus.NewRegistry()

@@ -115,7 +115,7 @@ func TestARestartedWorkerReclaimsAtOnce(t *testing.T) {
 
 // The sweeper ends a session lease that is not renewed, by the store's clock. Another worker then acquires the session
 // under a higher epoch.
-func TestALapsedSessionMovesOn(t *testing.T) {
+func TestAnExpiredSessionIsAcquiredByAnotherWorker(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")
@@ -143,7 +143,7 @@ func TestALapsedSessionMovesOn(t *testing.T) {
 
 // Test cases IS-M7, IS-P15, IS-P16: a worker at its maximum number of sessions acquires no session, but continues its
 // sessions and tasks without a session.
-func TestTheCapNeverStarves(t *testing.T) {
+func TestAWorkerAtItsSessionLimitContinuesItsSessions(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

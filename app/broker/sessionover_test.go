@@ -172,7 +172,7 @@ func TestASessionKeepsItsQueueAndOptions(t *testing.T) {
 
 // A migration waits until the session's running tasks have ended and then moves the session to another worker; with
 // force it does not wait. Both are in the audit log and the timeline.
-func TestMigratingDrainsAndMovesOn(t *testing.T) {
+func TestAMigrationWaitsForRunningTasks(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := on(t, database)
 		a.register("flow")

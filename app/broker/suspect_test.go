@@ -584,7 +584,7 @@ func TestAQueryGoesToAnotherProcessThanABlamedTask(t *testing.T) {
 
 // Only an outcome resets a task's count of blamed losses: a task that ends its process each time after it was cleared
 // fails after the same number of losses.
-func TestATaskThatEndsItsProcessLateIsGivenUp(t *testing.T) {
+func TestATaskThatRepeatedlyEndsItsProcessFails(t *testing.T) {
 	inBubble(t, "late", func(o *harness) {
 		a, _ := o.app("a", false)
 		o.process(a, "w", "p0")

@@ -50,7 +50,7 @@ func TestLongestWaitingPollGetsTheTask(t *testing.T) {
 	})
 }
 
-func TestUndonePollerIsBackAtItsOldPlace(t *testing.T) {
+func TestAReturnedPollKeepsItsPlace(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		var answers []<-chan answer
 		for _, id := range []string{"a", "b", "c"} {

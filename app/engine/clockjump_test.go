@@ -50,7 +50,7 @@ func TestALeaseFollowsAnyJumpOnceAndTwice(t *testing.T) {
 
 // After a jump back the times of back-offs, suspects, sessions, workers and drains are adjusted; a delayed start is
 // not.
-func TestStoredTimesAfterAClockThatGoesBack(t *testing.T) {
+func TestStoredTimesAfterAClockSetBack(t *testing.T) {
 	now := history.At(time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC))
 	in := func(d time.Duration) history.Time { return plus(now, d) }
 	const j = ClockJump(-time.Hour)

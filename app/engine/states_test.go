@@ -77,7 +77,7 @@ func drawnAs(s *Session) string {
 
 // Every change of a session's state in random walks is an arrow of the diagram, and every arrow occurs. The walks have
 // a fixed seed.
-func TestSessionsGoTheWaysThatAreDrawn(t *testing.T) {
+func TestSessionsFollowTheStateDiagram(t *testing.T) {
 	w := randomWalk{t: t, chance: rand.New(rand.NewPCG(1, 2)), drawn: arrows(t, "Session"), gone: map[string]bool{}}
 	for range 6000 {
 		w.walk()

@@ -12,7 +12,7 @@ import (
 
 // A network gap during the set-up that is shorter than the leases does not end it, and a longer gap after it leaves the
 // state in memory: no set-up is repeated.
-func TestASetUpSurvivesANetworkGap(t *testing.T) {
+func TestASetUpSurvivesANetworkOutage(t *testing.T) {
 	for name, cut := range map[string]func(*proc) (mend func()){
 		"lost connection": func(p *proc) func() { p.drop(); return p.rejoin },
 		"failing calls":   func(p *proc) func() { p.sever(); return p.rejoin },

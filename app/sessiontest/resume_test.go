@@ -9,7 +9,7 @@ import (
 
 // A network gap between a worker and its app costs an idle session nothing while no other worker wants it: the holder
 // suspends the state when its lease ends, and resumes the session under the same epoch.
-func TestAnIdleSessionKeepsItsMemoryInANetworkGap(t *testing.T) {
+func TestAnIdleSessionKeepsItsMemoryDuringANetworkOutage(t *testing.T) {
 	for _, session := range []string{"s", "own"} {
 		for name, cut := range map[string]func(*proc) (mend func()){
 			"lost connection": func(p *proc) func() { p.drop(); return p.rejoin },

@@ -40,7 +40,7 @@ func (d hangingCarrier) Dial(
 
 // A worker whose poll loop hangs is connected, registered and sends heartbeats, but does nothing. Only its supervisor
 // can end it, by the probe at /healthz. A worker that is idle or busy for the same time stays healthy.
-func TestAWorkerThatDoesNotPollAnyMoreFailsItsLiveness(t *testing.T) {
+func TestAWorkerThatStoppedPollingFailsItsLivenessProbe(t *testing.T) {
 	bubble(t, "by default", func(h *harness) {
 		d := hangingCarrier{hangs: new(atomic.Bool), hang: make(chan struct{})}
 		w := h.start("w", func(o *worker.Options) {

@@ -47,7 +47,7 @@ func TestACallerAloneUsesAllOfABudget(t *testing.T) {
 
 // While one caller floods an app, freed bytes go to other callers first: no request of another token or namespace is
 // refused.
-func TestBystandersOfAFloodAreServedFirst(t *testing.T) {
+func TestOtherCallersAreServedFirstDuringAFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := budget.New(80) // 60 for ordinary requests
 		outcomes := make(chan error, 1000)
@@ -135,7 +135,7 @@ func TestASlowCallerAboveItsShareIsCut(t *testing.T) {
 }
 
 // A request that was cut is not cut again while the app writes the error response.
-func TestAGrantIsCutOnce(t *testing.T) {
+func TestARequestIsCutOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b, cuts := budget.New(1<<20), 0
 		g := b.Force(owner("slow", "x"), 1<<20)

@@ -434,7 +434,7 @@ func TestSessionsOfKilledWorkers(t *testing.T) {
 
 // A worker that was stopped for longer than its lease continues with a result. The app rejects the result, and the
 // worker continues without the session. F
-func TestStoppedWorkerWakesUpToALostSession(t *testing.T) {
+func TestResumedWorkerContinuesWithoutItsLostSession(t *testing.T) {
 	t.Parallel()
 	onDatabases(t, "stopped", func(p *plant) {
 		p.begin("A", shortLeases)

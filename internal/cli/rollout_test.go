@@ -73,7 +73,7 @@ type rollout struct {
 // was leased, and no pause is longer than that of a rejected worker. Half of the workers use a socket and half poll
 // over HTTP. The test takes 30 seconds; SOJOURN_TEST_ROLLING sets another duration, and "make rolling" takes ten
 // minutes.
-func TestTwoBuildsChangePlacesUnderLoad(t *testing.T) {
+func TestARollingUpgradeUnderLoadLosesNothing(t *testing.T) {
 	t.Parallel()
 	length := 30 * time.Second
 	if text := os.Getenv("SOJOURN_TEST_ROLLING"); text != "" {

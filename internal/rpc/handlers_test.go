@@ -56,7 +56,7 @@ func table() rpc.Handlers {
 }
 
 // Errors that are not sent to the caller are logged.
-func TestRefusalsKeepTheirCauseOnThisSide(t *testing.T) {
+func TestHiddenErrorsAreLogged(t *testing.T) {
 	serve := func(method string) error {
 		_, err := table().Serve(t.Context(), method, nil)
 		return err

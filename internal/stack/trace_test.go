@@ -7,7 +7,7 @@ import (
 )
 
 // Place finds the user's code in the stacks of every language, with frames of libraries above it.
-func TestThePlaceIsPeoplesOwn(t *testing.T) {
+func TestPlaceFindsTheCodeOfTheUser(t *testing.T) {
 	for text, want := range map[string]string{
 		"shop.Place(0x1)\n\t/src/shop/orders.go:42 +0x1d\nmain.main()\n\t/src/main.go:7":                                      "/src/shop/orders.go:42",
 		"panic\n\truntime/panic.go:787 +0x1\nx.Y()\n\tgithub.com/x/y@v1.2.3/y.go:3\nmine()\n\tmine/a.go:9":                    "mine/a.go:9",

@@ -61,7 +61,7 @@ func TestPanicOfAHandlerDoesNotEndVersion3(t *testing.T) {
 	p.lives(t)
 }
 
-func TestVersion2MixesUpEvents(t *testing.T) {
+func TestVersion2ReordersEvents(t *testing.T) {
 	for range 20 { // it does so nearly every time
 		if disorder(t, "v2") > 0 {
 			return

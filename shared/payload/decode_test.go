@@ -22,7 +22,7 @@ func mustEncode(t testing.TB, v any) Payload {
 	return p
 }
 
-func TestStructsComeBackAsTheyWere(t *testing.T) {
+func TestStructsSurviveTheRoundTrip(t *testing.T) {
 	in := sampleOrder()
 	in.Text, in.hidden, in.Tail, in.Bill, in.Tags = nil, 0, &Tail{true}, &inner{"Bonn", "53111"}, []string{"a", ""}
 	in.Any = []any{int64(1), 1.0, "x", []byte{1}, map[string]any{"k": nil}}
@@ -198,7 +198,7 @@ func TestDepthIsLimitedOnBothSides(t *testing.T) {
 	}
 }
 
-func TestALyingCountAllocatesLittle(t *testing.T) {
+func TestAWrongCountAllocatesLittle(t *testing.T) {
 	// Each level declares as many items as bytes are left, but the last level has no items.
 	frame := []byte(header)
 	for range MaxDepth {

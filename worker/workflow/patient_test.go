@@ -89,7 +89,7 @@ func TestCancelledActivityWithoutAWorkerEndsAtOnce(t *testing.T) {
 }
 
 // If the activity ends before its cancellation takes effect, the code receives the activity's result.
-func TestAnEndOvertakesTheCancellationThatWaitsForIt(t *testing.T) {
+func TestAResultBeforeTheCancellationIsReturned(t *testing.T) {
 	a := start(t, waitsForActivity)
 	a.drain(nil)
 	a.decide(engine.RequestCancellation{})

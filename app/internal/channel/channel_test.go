@@ -460,7 +460,7 @@ func TestCompletionCarriesItemsAndTheNextPoll(t *testing.T) {
 	}
 }
 
-func TestTooLargeValueIsRefusedAndTheConnectionKept(t *testing.T) {
+func TestTooLargeValueIsRejectedAndTheConnectionStaysOpen(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})
 	s, w := scheduler(t, a), join(t, a, "w", "test")
 	schedule(t, a, s, 1)

@@ -10,7 +10,7 @@ import (
 )
 
 // Which app handed a job out is in no app's memory alone: its outcome counts at any, once.
-func TestAJobIsCompletedAtAnAppThatNeverSawIt(t *testing.T) {
+func TestAJobIsCompletedAtAnotherApp(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		first := apptest.Start(t, apptest.Options{Database: database})
 		s := scheduler(t, first)

@@ -20,7 +20,7 @@ func real(t *testing.T) *httptest.Server {
 
 // A worker that uses only the published HTTP API completes a workflow with one activity; each caller has a token with
 // its own role.
-func TestAWorkflowRunsToItsEndOverHTTPAlone(t *testing.T) {
+func TestAWorkflowRunsToItsEndOverHTTPOnly(t *testing.T) {
 	s := real(t)
 	token := func(role string) map[string]string {
 		got := ask(t, s, "POST", "/api/tokens", `{"name":"`+role+`","roles":["`+role+`"]}`, nil)

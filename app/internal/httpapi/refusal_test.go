@@ -182,7 +182,7 @@ func TestEachRoleHasItsRoutes(t *testing.T) {
 	}
 }
 
-func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
+func TestATokenOfOneNamespaceWorksOnlyThere(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	f := &fake{}
 	s := fakeServer(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{
@@ -215,7 +215,7 @@ func TestATokenOfOneNamespaceWorksThereAlone(t *testing.T) {
 
 // Namespace routes act on the namespace in their path, whatever namespace the request names: access is checked for the
 // path.
-func TestATokenTouchesNoOtherNamespaceByItsPath(t *testing.T) {
+func TestATokenReachesNoOtherNamespaceByAPath(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	f := &fake{}
 	s := fakeServer(t, f, auth.Options{Store: tokens{kept: map[string]store.Token{

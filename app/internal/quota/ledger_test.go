@@ -56,7 +56,7 @@ func TestTheRateIsSharedByApps(t *testing.T) {
 	})
 }
 
-func TestAppsKnowOfEachOtherAfterAnExchange(t *testing.T) {
+func TestAppsKnowEachOtherAfterAnExchange(t *testing.T) {
 	limits := engine.QuotaLimits{OpenRuns: 3, StartsPerSecond: 100, StoredBytes: 1000, Schedules: 2}
 	a, b := quota.New(), quota.New()
 	a.Limit(limits)

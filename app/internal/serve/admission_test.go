@@ -121,7 +121,7 @@ func TestRequestsInProgressAreLimited(t *testing.T) {
 }
 
 // A caller that sends its body slowly takes no place.
-func TestSlowBodiesTakeNoPlace(t *testing.T) {
+func TestSlowBodiesOccupyNoPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := limitedPipeline()
 		var served atomic.Int32

@@ -139,7 +139,7 @@ func TestRolesAreThoseOfTheTable(t *testing.T) {
 	}
 }
 
-func TestATokenOfSomeQueuesAndNamespacesWorksThereAlone(t *testing.T) {
+func TestATokenOfSomeQueuesAndNamespacesWorksOnlyThere(t *testing.T) {
 	sum := sha256.Sum256([]byte("s"))
 	s := server(t, &fake{}, map[string]store.Token{
 		"q": {ID: "q", Hash: sum[:], Roles: []string{"worker"}, Queues: []string{"q1"}, Namespaces: []string{"blue"}},

@@ -128,7 +128,7 @@ func TestInOneProcessNothingIsEncoded(t *testing.T) {
 }
 
 // In a batch, tasks that the caller does not hold are rejected, and the other outcomes are stored.
-func TestATaskIsEndedByItsHolderAlone(t *testing.T) {
+func TestOnlyTheHolderOfATaskCompletesIt(t *testing.T) {
 	app := &spy{}
 	c := join(t, newRegistry(t, app), "w")
 	large := payload.Payload{Blob: string(make([]byte, payload.MaxBytes+1))}
@@ -172,7 +172,7 @@ func second[T any](_ T, err error) error { return err }
 
 // A panic in the handler of a call fails this call only, with an unknown outcome. The process, which app and worker may
 // share, keeps running.
-func TestAPanicIsAnErrorOfItsCallAlone(t *testing.T) {
+func TestAPanicFailsOnlyItsCall(t *testing.T) {
 	app := &spy{panics: true}
 	c := join(t, newRegistry(t, app), "w")
 	_, err := c.Poll(t.Context(), protocol.PollRequest{})

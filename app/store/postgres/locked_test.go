@@ -50,7 +50,7 @@ func opened(t *testing.T, at string, o sqldb.Options) *storetest.Fixture {
 
 // A row locked by another transaction is neither waited for nor treated as missing. A change that needs the row is
 // answered when the lock is released, and all other changes continue.
-func TestLockedRowsAreNotTakenForMissing(t *testing.T) {
+func TestLockedRowsAreNotTreatedAsMissing(t *testing.T) {
 	at := database(t)
 	w := opened(t, at, sqldb.Options{})
 	run := w.Start("flow")

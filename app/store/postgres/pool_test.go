@@ -12,7 +12,7 @@ import (
 
 // A store opens at most the configured number of connections, however many callers read at once, and works with the
 // minimum.
-func TestAStoreKeepsToItsPool(t *testing.T) {
+func TestAStoreOpensNoMoreConnectionsThanItsPool(t *testing.T) {
 	for _, pool := range []int{4, 6} {
 		url := database(t)
 		s, err := postgres.Open(t.Context(), url, sqldb.Options{Pool: pool})

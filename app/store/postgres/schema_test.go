@@ -219,7 +219,7 @@ func execute(t *testing.T, url, statement string) {
 	}
 }
 
-func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
+func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
@@ -238,7 +238,7 @@ func TestRowsOfALaterBuildAreKept(t *testing.T) {
 	storetest.KeptOfALaterBuild(t, ofURL(url), func(t *testing.T, statement string) { execute(t, url, statement) })
 }
 
-func TestLanesWithoutATaskForADayGo(t *testing.T) {
+func TestRoutingKeysWithoutATaskForADayAreDeleted(t *testing.T) {
 	url := database(t)
 	c, err := pgx.Connect(t.Context(), url)
 	if err != nil {

@@ -257,7 +257,7 @@ func copyFile(t *testing.T, from, to string) {
 
 // A log without its end looks like a log that ends there. The file is refused, unchanged, as long as acknowledged work
 // is missing, and it is opened with the complete log.
-func TestATruncatedLogIsNoticed(t *testing.T) {
+func TestATruncatedLogIsDetected(t *testing.T) {
 	path, last := killed(t, 40)
 	log, whole := path+"-wal", filepath.Join(t.TempDir(), "wal")
 	copyFile(t, log, whole)
@@ -388,7 +388,7 @@ func damagePayloads(t *testing.T, path string) {
 }
 
 // A file that was not closed is checked before it is served.
-func TestADamagedFileIsRefusedWithWhatToDo(t *testing.T) {
+func TestADamagedFileIsRejectedWithInstructions(t *testing.T) {
 	path, _ := killed(t, 400) // the first are in the main file by then
 	damagePayloads(t, path)
 	s, err := sqlite.Open(t.Context(), path, sqldb.Options{})
@@ -401,7 +401,7 @@ func TestADamagedFileIsRefusedWithWhatToDo(t *testing.T) {
 }
 
 // A check of a file that takes long continues while the store serves. If the check finds damage, the store stops.
-func TestDamageThatIsFoundLaterStopsTheStore(t *testing.T) {
+func TestDamageFoundByTheCheckStopsTheStore(t *testing.T) {
 	path, last := killed(t, 400) // the first are in the main file by then
 	defer sqlite.CheckFor(0)()
 	whole := filepath.Join(t.TempDir(), "whole.db")
@@ -426,7 +426,7 @@ func TestDamageThatIsFoundLaterStopsTheStore(t *testing.T) {
 }
 
 // Damage that a statement meets stops the store as well.
-func TestDamageThatAStatementMeetsStopsTheStore(t *testing.T) {
+func TestDamageFoundByAStatementStopsTheStore(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "met.db")
 	s := open(t, path, sqldb.Options{})
 	for n := range 50 {

@@ -218,7 +218,7 @@ func TestEveryStatementGoesByAnIndex(t *testing.T) {
 	}
 }
 
-func TestRunsOfBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
+func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "old.db")
 	s := storetest.Suite{Open: func(t testing.TB, _ string, o storetest.Options) store.Store {
 		return open(t, path, sqldb.Options{Shift: o.Shift})
@@ -288,7 +288,7 @@ func storesWithConnection(t *testing.T) (storetest.Suite, *sql.DB) {
 	}}, db
 }
 
-func TestLanesWithoutATaskForADayGo(t *testing.T) {
+func TestRoutingKeysWithoutATaskForADayAreDeleted(t *testing.T) {
 	s, db := storesWithConnection(t)
 	storetest.UnusedRoutingKeys(t, s, func(t *testing.T) (n int) {
 		t.Helper()

@@ -377,7 +377,7 @@ func TestInetIsTheNetworkAndNoMore(t *testing.T) {
 	want(t, outcomes, open...)
 }
 
-func TestPortsAreTheseAndNoOthers(t *testing.T) {
+func TestOnlyTheListedPortsAreReachable(t *testing.T) {
 	outcomes, rules := behind(t, func(r *Rules) {
 		if !(Kernel{Landlock: r.Landlock, Filter: true}).HoldsPorts() {
 			t.Skipf("this kernel has ABI %d", r.Landlock)

@@ -20,7 +20,7 @@ func read(c *Clock, s *server, there, back time.Duration) {
 	c.At(at, sent)
 }
 
-func TestAJumpIsFoundAndItsLengthKnown(t *testing.T) {
+func TestAClockJumpIsDetectedWithItsLength(t *testing.T) {
 	for _, by := range []time.Duration{-time.Hour, time.Hour, -2 * time.Minute, 2 * time.Minute, -100 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			var c Clock
