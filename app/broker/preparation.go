@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/sojourn-run/sojourn/app/engine"
@@ -15,13 +14,6 @@ import (
 
 // A successor learns with the responses to its heartbeats which sessions it prepares, and reports their state with its
 // heartbeats. Each heartbeat names all preparations of the worker, so a lost response or a missed notice only delays.
-
-// mayPrepare reports whether a worker has a session definition with a hand-over.
-func mayPrepare(w *engine.Worker) bool {
-	return slices.ContainsFunc(w.Capabilities, func(c string) bool {
-		return strings.HasPrefix(c, protocol.PrepareCapability(""))
-	})
-}
 
 // errDrains is the reason for which a draining successor ends its preparations.
 const errDrains = "the successor drains"

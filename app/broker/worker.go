@@ -145,7 +145,7 @@ func (b *Broker) WorkerHeartbeat(
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})
-	if mayPrepare(w) || len(in.Preparations) > 0 {
+	if w.MayPrepare() || len(in.Preparations) > 0 {
 		wait.Go(func() {
 			a.Preparations = b.renewPreparations(ctx, w, &in)
 			a.HandOvers = b.fleet.HandOver(ctx, w, in.Draining)

@@ -53,6 +53,8 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 			to.SetInt(1)
 		case to.Kind() == reflect.String:
 			to.SetString("x")
+		case to.Kind() == reflect.Bool:
+			to.SetBool(true)
 		default:
 			to.Set(values[to.Type()])
 		}

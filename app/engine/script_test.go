@@ -694,9 +694,14 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		if d.HasArg("release") {
 			d.ScanArgs(t, "release", &s.worker(to).Release)
 		}
-		in = PrepareSession{
+		p := PrepareSession{
 			Owner: s.worker(by), Successor: Lessee{Worker: s.worker(to), Counted: true, Sessions: held}, Operator: "op",
+			Balance: d.HasArg("balance"),
 		}
+		if d.HasArg("balance") {
+			p.Operator = ""
+		}
+		in = p
 	case "preparing":
 		r := RenewPreparation{Worker: s.worker(by), Epoch: epoch, Prepared: d.HasArg("prepared")}
 		if epoch == 0 && s.sessions[id] != nil {
@@ -708,6 +713,12 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		in = r
 	case "keep":
 		in = UndrainSession{Worker: by}
+	case "drain_preparation":
+		p := Preparation{}
+		if s.sessions[id].Prepare != nil {
+			p = *s.sessions[id].Prepare
+		}
+		in = DrainPreparation{Preparation: p, Operator: "op"}
 	case "due":
 		due := DueSession{Settled: d.HasArg("settled")}
 		if d.HasArg("served") {

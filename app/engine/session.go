@@ -369,6 +369,8 @@ type Worker struct {
 	// Beats: the worker sends heartbeats, so missing heartbeats mean that it is dead.
 	Beats         bool  `json:"beats,omitempty"`
 	HeartbeatSecs int64 `json:"heartbeat_secs,omitempty"`
+	// BalancedAt is when the last session was chosen to move to the worker for balance.
+	BalancedAt history.Time `json:"balanced_at,omitzero"`
 	// Group is the group of the token with which the worker registered.
 	Group string `json:"group,omitempty"`
 	// Settings is the revision of the operators' settings that the worker applies; nil: it supports none.

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -35,6 +37,9 @@ type Preparation struct {
 	Idle   int64 `json:"idle,omitempty"`
 	// DefaultMaxActivities is the maximum that the successor registered; 0: its slots.
 	DefaultMaxActivities int `json:"together,omitempty"`
+	// Balance: the owner does not drain. The session moves because the successor holds fewer sessions, and only while no
+	// activity runs in it.
+	Balance bool `json:"balance,omitempty"`
 }
 
 func (p *Preparation) same(o *Preparation) bool {
@@ -44,7 +49,7 @@ func (p *Preparation) same(o *Preparation) bool {
 	return p.Worker == o.Worker && p.Incarnation == o.Incarnation && p.Release == o.Release && p.Epoch == o.Epoch &&
 		p.Until == o.Until && p.StartedAt == o.StartedAt && p.PreparedAt == o.PreparedAt && p.Operator == o.Operator &&
 		p.Length == o.Length && p.Idle == o.Idle && p.DefaultMaxActivities == o.DefaultMaxActivities &&
-		slices.Equal(p.Queues, o.Queues)
+		p.Balance == o.Balance && slices.Equal(p.Queues, o.Queues)
 }
 
 // worker returns the successor's registration, as far as an acquisition reads it.
@@ -88,6 +93,13 @@ func (s *Session) served(now time.Time) bool { return s.Moving == "" && s.Prepar
 // maxUnprepared is the maximum number of successors that try to prepare a session in one epoch.
 const maxUnprepared = 4
 
+// MayPrepare reports whether a worker has a session definition with a hand-over.
+func (w *Worker) MayPrepare() bool {
+	return slices.ContainsFunc(w.Capabilities, func(c string) bool {
+		return strings.HasPrefix(c, protocol.PrepareCapability(""))
+	})
+}
+
 // HandsOver reports whether a worker may prepare the session while the owner holds it. Both have registered the
 // session's definition with a hand-over, and the release policy admits the worker's release.
 func (s *Session) HandsOver(owner, to *Worker) bool {
@@ -121,13 +133,14 @@ type PrepareSession struct {
 	Owner     *Worker
 	Successor Lessee
 	Operator  string
+	Balance   bool // the owner does not drain: only an idle session moves
 }
 
 func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	w := in.Successor.Worker
 	if s == nil || s.Terminal || !s.HeldBy(in.Owner.ID, now.Time) || s.Moving != "" || s.Yielding ||
 		s.Preparing(now.Time) != nil || w.ID == in.Owner.ID || !in.Successor.Counted ||
-		in.Successor.Sessions >= w.MaxSessions || !s.HandsOver(in.Owner, w) {
+		in.Successor.Sessions >= w.MaxSessions || !s.HandsOver(in.Owner, w) || in.Balance && !s.unused() {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
@@ -135,10 +148,12 @@ func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, er
 		Worker: w.ID, Incarnation: w.Incarnation, Release: w.Release, Epoch: s.Epoch, Queues: w.Queues,
 		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Operator: in.Operator, Length: w.SessionLease,
 		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
+		Balance: in.Balance,
 	}
 	c.Session.UpdatedAt = now
 	c.Timeline = append(c.Timeline, protocol.SessionEvent{
 		At: now, What: protocol.SessionPreparing, Worker: w.ID, Epoch: s.Epoch, By: in.Operator, Release: w.Release,
+		Why: c.Session.Prepare.Why(),
 	})
 	return c, nil
 }
@@ -204,6 +219,12 @@ func (in RenewPreparation) decide(s *Session, now history.Time) (SessionChange, 
 		c.Timeline = append(c.Timeline, n.handOver(now)...)
 		return c, nil
 	}
+	if p.Balance {
+		if now.Sub(p.PreparedAt.Time) >= balanceWait {
+			c.Timeline = append(c.Timeline, n.endPreparation(now, "an activity of the session still runs"))
+		}
+		return c, nil
+	}
 	// No task is dispatched any more. The decision that ends the last running task hands the session over.
 	n.Moving, n.Leaving = p.mover(), true
 	return c, nil
@@ -221,7 +242,7 @@ func (p *Preparation) mover() string {
 func (s *Session) handOver(now history.Time) (timeline []protocol.SessionEvent) {
 	p := s.Prepare
 	if s.Held(now.Time) {
-		timeline = append(timeline, s.ended(now, "released", p.mover(), protocol.EndedHandedOver))
+		timeline = append(timeline, s.ended(now, "released", p.mover(), cmp.Or(p.Why(), protocol.EndedHandedOver)))
 		s.Reason, s.GivenUp = ReasonReleased, protocol.EndedHandedOver
 	} else {
 		timeline = append(timeline, s.ended(now, "expired", "", ReasonLeaseLost))

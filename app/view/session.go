@@ -195,7 +195,7 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 	}
 	if p := s.Preparing(now); p != nil {
 		out.Successor = &protocol.SessionSuccessor{
-			WorkerID: p.Worker, StartedAt: p.StartedAt, PreparedAt: p.PreparedAt, LeaseExpiresAt: p.Until,
+			WorkerID: p.Worker, StartedAt: p.StartedAt, PreparedAt: p.PreparedAt, LeaseExpiresAt: p.Until, Why: p.Why(),
 		}
 	}
 	if s.Owner == "" {

@@ -138,6 +138,7 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 				"set-concurrency": func() { next.Concurrency = in.Concurrency },
 				"set-isolation":   func() { next.IsolationMin = in.IsolationMin },
 				"set-fresh":       func() { next.Fresh = in.Fresh },
+				"set-rebalance":   func() { next.Rebalance = in.Rebalance },
 			} {
 				if c.Flags().Changed(name) {
 					set()
@@ -167,6 +168,9 @@ func (p *program) fleetSettingsCommand() *cobra.Command {
 		"minimum isolation: none, process or confined; workers with weaker executors get no tasks that need executors")
 	c.Flags().BoolVar(&in.Fresh, "set-fresh", false,
 		"start a new executor for each handler call outside sessions; --set-fresh=false reuses executors")
+	c.Flags().StringVar(&in.Rebalance, "set-rebalance", "",
+		"on (the default) or off: move idle sessions with a hand-over to workers that registered less than 10 minutes ago "+
+			"and hold fewer sessions")
 	c.Flags().BoolVar(&wait, "wait", false, "wait until all workers that support settings have applied them")
 	return c
 }
@@ -193,6 +197,7 @@ func (p *program) showFleetSettings(s protocol.FleetSettingsState) error {
 		fact{"concurrency", concurrency},
 		fact{"isolation", cmp.Or(s.IsolationMin, own)},
 		fact{"executors", reuse},
+		fact{"rebalance", cmp.Or(s.Rebalance, protocol.RebalanceOn)},
 		fact{"applied by", fmt.Sprintf("%d of %d workers", s.Applied, s.Workers)},
 		fact{"not yet applied by", strings.Join(s.Pending, " ")},
 		fact{"not supported by", unaware},

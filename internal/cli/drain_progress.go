@@ -161,7 +161,8 @@ func (d *drainProgress) readEnd(s *drainedSession) error {
 			continue
 		}
 		s.State, s.Successor, s.Running, s.ended = e.What, "", 0, true
-		if next := i + 1; e.Why == protocol.EndedHandedOver && next < len(timeline) {
+		handedOver := e.Why == protocol.EndedHandedOver || e.Why == protocol.EndedRebalanced
+		if next := i + 1; handedOver && next < len(timeline) {
 			s.State, s.Successor = protocol.EndedHandedOver, timeline[next].Worker
 		}
 	}

@@ -316,15 +316,22 @@ func takeover(v protocol.SessionView) string {
 // successor describes the worker that prepares the session during a hand-over.
 func successor(v protocol.SessionView) string {
 	s := v.Successor
-	switch {
-	case s == nil:
+	if s == nil {
 		return ""
-	case !s.PreparedAt.IsZero():
-		return fmt.Sprintf("%s, prepared since %s; waits for %d running activities", s.WorkerID, stamp(s.PreparedAt), v.Active)
-	case s.StartedAt.IsZero():
-		return s.WorkerID + ", preparing"
 	}
-	return fmt.Sprintf("%s, preparing since %s", s.WorkerID, stamp(s.StartedAt))
+	why := ""
+	if s.Why == protocol.EndedRebalanced {
+		why = "; holds fewer sessions than the owner"
+	}
+	switch {
+	case !s.PreparedAt.IsZero():
+		return fmt.Sprintf(
+			"%s, prepared since %s; waits for %d running activities%s", s.WorkerID, stamp(s.PreparedAt), v.Active, why,
+		)
+	case s.StartedAt.IsZero():
+		return s.WorkerID + ", preparing" + why
+	}
+	return fmt.Sprintf("%s, preparing since %s%s", s.WorkerID, stamp(s.StartedAt), why)
 }
 
 func (p *program) showSession(a sessionResponse) error {

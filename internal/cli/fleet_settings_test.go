@@ -57,7 +57,8 @@ func TestSettingsReachRunningWorkers(t *testing.T) {
 			t.Errorf("with its own level, warn, it has written of settings %d times", n)
 		}
 		wantOutput(f.sojourn("workers", "settings", "--set-fresh", "--wait"), "executors a new one per call", "applied by 2 of 2")
-		wantOutput(f.sojourn("workers", "settings", "--set-fresh=false", "--wait"), "executors reused between calls")
+		wantOutput(f.sojourn("workers", "settings", "--set-fresh=false", "--wait"), "executors reused between calls", "rebalance on")
+		wantOutput(f.sojourn("workers", "settings", "--set-rebalance", "off"), "rebalance off")
 		code, out, errs := run(t, f.dir, env{"SOJOURN_TOKEN": f.client.token},
 			"workers", "settings", "--set-isolation", "vault", "--app-url", f.client.base)
 		if code == 0 || !strings.Contains(errs, "isolation_min_level") {

@@ -117,7 +117,15 @@ type FleetSettings struct {
 	IsolationMin string `json:"isolation_min_level,omitempty" enum:"none,process,confined"`
 	// Fresh runs each call of a handler outside sessions in a new executor.
 	Fresh bool `json:"fresh,omitempty"`
+	// Rebalance "off": sessions do not move to new workers that hold fewer of them. Absent: on.
+	Rebalance string `json:"rebalance,omitempty" enum:"on,off"`
 }
+
+// Values of FleetSettings.Rebalance.
+const (
+	RebalanceOn  = "on"
+	RebalanceOff = "off"
+)
 
 // FleetSettingsRequest replaces all settings: an absent member restores the worker's own setting.
 type FleetSettingsRequest struct {

@@ -126,6 +126,8 @@ type SessionSuccessor struct {
 	StartedAt      history.Time `json:"started_at,omitzero"`  // when the app chose this worker
 	PreparedAt     history.Time `json:"prepared_at,omitzero"` // end of its set-up; absent: the set-up still runs
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`     // its heartbeats renew this lease of the preparation
+	// EndedRebalanced: the session moves because this worker holds fewer sessions; absent: because the owner drains
+	Why string `json:"why,omitempty" enum:"rebalanced"`
 }
 
 // SessionHolder is the worker that owns a session.
@@ -182,6 +184,10 @@ const (
 // EndedHandedOver is the reason for the end of an epoch whose owner was replaced by a successor with prepared state,
 // and for the acquisition by the successor.
 const EndedHandedOver = "handed_over"
+
+// EndedRebalanced is the reason for a hand-over to a worker that holds fewer sessions, and for the end of the epoch in
+// it.
+const EndedRebalanced = "rebalanced"
 
 // ForSuccessor reports whether a heartbeat of the entry's worker finds a change of a preparation.
 func (e SessionEvent) ForSuccessor() bool {

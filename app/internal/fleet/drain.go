@@ -156,12 +156,13 @@ func (f *Fleet) CheckDrains() {
 }
 
 // Watch runs drains until ctx ends: it sends the operators' intents to the workers of this app, moves sessions off
-// drained workers, and asks workers to leave at their deadline. Another app with heartbeats of the same worker does the
-// same; this is idempotent.
+// drained workers and to new ones, and asks workers to leave at their deadline. Another app
+// with heartbeats of the same worker does the same; this is idempotent.
 func (f *Fleet) Watch(ctx context.Context) {
 	tick := time.NewTicker(intentInterval)
 	defer tick.Stop()
 	pushed := map[string]int64{} // revisions of settings, by namespace
+	checks := map[engine.WorkerKey]time.Time{}
 	for {
 		select {
 		case <-ctx.Done():
@@ -194,6 +195,7 @@ func (f *Fleet) Watch(ctx context.Context) {
 				store.Warn(&f.log, err).Str("namespace", ns).Msg("failed to update the drain state of workers")
 			}
 		}
+		f.balance(ctx, known, checks)
 	}
 }
 

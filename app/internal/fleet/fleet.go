@@ -1,5 +1,6 @@
-// Package fleet applies operators' requests to workers: drain, resume, shutdown and settings. Each request is stored
-// and sent to the connected workers, and sent again until they have reached the requested state.
+// Package fleet applies operators' requests to workers (drain, resume, shutdown, settings) and hands sessions over from
+// draining workers and to new ones. Each request is stored and sent to the connected workers, and sent again until they
+// have reached the requested state.
 package fleet
 
 import (

@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/internal/membership"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -58,6 +59,14 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 		if p := s.Preparing(to.now); p != nil && !expired {
 			if to.reachable(p) {
 				waits[i] = true
+				if p.Balance {
+					wait.Go(func() {
+						in := engine.DrainPreparation{Preparation: *p, Operator: by}
+						if errs[i] = f.update(ctx, s, in); errs[i] == nil {
+							transaction.Recheck(f.dispatch, []engine.WorkerKey{w.Key()})
+						}
+					})
+				}
 				continue
 			}
 			end := engine.EndPreparation{Preparation: *p, Why: "the successor is lost or drains"}
@@ -76,7 +85,7 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 		drain := engine.DrainSession{Worker: w.ID, Operator: cmp.Or(by, w.ID), Deadline: expired}
 		wait.Go(func() {
 			if successor != nil {
-				waits[i], errs[i] = f.prepare(ctx, s, w, successor, by)
+				waits[i], errs[i] = f.prepare(ctx, s, w, successor, engine.PrepareSession{Operator: by})
 			}
 			if !waits[i] && errs[i] == nil {
 				errs[i] = f.update(ctx, s, drain)
@@ -105,10 +114,10 @@ func (f *Fleet) update(ctx context.Context, s *engine.Session, in engine.Session
 	return err
 }
 
-// candidates are the workers that may take over the sessions of a draining worker.
+// candidates are the workers that may acquire sessions of another one in a hand-over.
 type candidates struct {
 	fleet *Fleet
-	owner *engine.Worker
+	owner *engine.Worker // the owner of the sessions
 	now   time.Time
 	known membership.Roster
 	// starting: this app has just started, so a worker without a heartbeat may be alive
@@ -118,23 +127,11 @@ type candidates struct {
 }
 
 func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidates, error) {
-	c := &candidates{fleet: f, owner: owner, starting: f.workers.Starting()}
-	now, err := f.store.Now(ctx)
+	c, err := f.candidates(ctx, owner.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	c.now = now
-	err = f.store.View(ctx, func(r store.Reader) (err error) {
-		if c.held, err = r.Holdings(ctx, owner.Namespace); err != nil {
-			return err
-		}
-		if c.starting {
-			c.known, err = f.workers.RosterWithRows(ctx, r, owner.Namespace)
-		} else {
-			c.known, err = f.workers.Roster(ctx, r, owner.Namespace)
-		}
-		return err
-	})
+	c.owner = owner
 	workers, sessions := 0, c.sessions(owner)
 	for _, h := range c.known {
 		if h.Worker.ID != owner.ID && c.available(&h) && h.Worker.MaxSessions > 0 {
@@ -143,7 +140,27 @@ func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidat
 		}
 	}
 	c.mean = (sessions + workers - 1) / max(1, workers)
-	return c, err
+	return c, nil
+}
+
+// candidates reads the workers of a namespace and their numbers of sessions.
+func (f *Fleet) candidates(ctx context.Context, ns string) (*candidates, error) {
+	c := &candidates{fleet: f, starting: f.workers.Starting()}
+	var err error
+	if c.now, err = f.store.Now(ctx); err != nil {
+		return nil, err
+	}
+	return c, f.store.View(ctx, func(r store.Reader) (err error) {
+		if c.held, err = r.Holdings(ctx, ns); err != nil {
+			return err
+		}
+		if c.starting {
+			c.known, err = f.workers.RosterWithRows(ctx, r, ns)
+		} else {
+			c.known, err = f.workers.Roster(ctx, r, ns)
+		}
+		return err
+	})
 }
 
 // available reports whether a worker may be chosen: it may be alive, does not drain and passes the release gate.
@@ -216,35 +233,50 @@ func (c *candidates) withheld(s *engine.Session, w *engine.Worker) bool {
 func (c *candidates) choose(s *engine.Session) *engine.Worker {
 	w := c.best(s)
 	if w != nil {
-		h := c.held[w.ID]
-		h.Prepared++
-		c.held[w.ID] = h
+		c.reserve(w)
 	}
 	return w
 }
 
+// reserve counts one more session as prepared by a worker.
+func (c *candidates) reserve(w *engine.Worker) {
+	h := c.held[w.ID]
+	h.Prepared++
+	c.held[w.ID] = h
+}
+
 // prepare reserves a place for the session at a successor. It returns false if the session or the successor has changed
-// so that it cannot.
-func (f *Fleet) prepare(ctx context.Context, s *engine.Session, owner, w *engine.Worker, by string) (bool, error) {
+// so that it cannot. in has the reason of the preparation.
+func (f *Fleet) prepare(
+	ctx context.Context, s *engine.Session, owner, w *engine.Worker, in engine.PrepareSession,
+) (bool, error) {
 	key, sk := w.Key(), s.Key()
 	already := false // another app, or another call, has chosen a successor
 	_, err := transaction.Commit[engine.SessionChange](ctx, f.store, store.Transaction{
 		Needs: store.Keys{Workers: []engine.WorkerKey{key}, Sessions: []engine.SessionKey{sk}, Holdings: true},
-		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+		Decide: func(rows store.Rows, now time.Time) (out store.Writes, err error) {
 			row := rows.Worker(key)
 			if row == nil || !row.DeregisteredAt.IsZero() || row.Incarnation != w.Incarnation {
 				return store.Writes{}, transaction.StaleWorker(key.ID)
 			}
+			if in.Balance {
+				if !row.MayBalance(now) {
+					return store.Writes{}, errBalanced
+				}
+				balanced := *row
+				balanced.BalancedAt = history.At(now)
+				out.Workers = []engine.Worker{balanced}
+			}
 			session := rows.Session(sk)
 			already = session != nil && session.Preparing(now) != nil
-			change, err := engine.DecideSession(session, engine.PrepareSession{
-				Owner: owner, Operator: by,
-				Successor: engine.Lessee{Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true},
-			}, now)
-			return store.Writes{Sessions: []engine.SessionChange{change}, Answer: change}, err
+			in.Owner = owner
+			in.Successor = engine.Lessee{Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true}
+			change, err := engine.DecideSession(session, in, now)
+			out.Sessions, out.Answer = []engine.SessionChange{change}, change
+			return out, err
 		},
 	})
-	if err != nil && (engine.IsNotDue(err) || protocol.ReasonOf(err) != "") {
+	if err != nil && (engine.IsNotDue(err) || errors.Is(err, errBalanced) || protocol.ReasonOf(err) != "") {
 		return already, nil
 	}
 	if err != nil {

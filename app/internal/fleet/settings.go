@@ -65,6 +65,9 @@ func settingsText(s *engine.FleetWide) string {
 	if s.Fresh {
 		text += " fresh"
 	}
+	if s.Rebalance != "" {
+		text += " rebalance " + s.Rebalance
+	}
 	if s.FleetSettings == (protocol.FleetSettings{}) {
 		text += " each worker's own"
 	}

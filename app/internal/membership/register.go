@@ -65,7 +65,7 @@ func (ws *Workers) Register(
 				if err := ws.sameDefinitions(old, &next, now); err != nil {
 					return store.Writes{}, err
 				}
-				next.Superseded = old.Superseded
+				next.Superseded, next.BalancedAt = old.Superseded, old.BalancedAt
 				if old.Incarnation == next.Incarnation {
 					next.RegisteredAt, next.Beats = old.RegisteredAt, next.Beats || old.Beats
 					changed = settingsChanged(old, &next)

@@ -193,7 +193,8 @@ var aboutControl = map[string]about{
 			"later. Workers on a socket receive the settings at once, others with the response to their next " +
 			"heartbeat. For an absent member each worker's own setting applies. Equal settings change nothing. With " +
 			"`revision` the request is rejected with `stale_revision` if the stored revision differs. A worker whose " +
-			"executors are weaker than `isolation_min_level` does not accept tasks that need an executor.",
+			"executors are weaker than `isolation_min_level` does not accept tasks that need an executor. " +
+			"With `rebalance` `off`, idle sessions with a hand-over do not move to new workers that hold fewer sessions.",
 		body: `{"log_level": "debug", "worker_concurrency": 16, "revision": 0}`,
 	},
 	"drain_fleet": {

@@ -205,6 +205,11 @@ export interface components {
             namespace: string;
             /** @description live workers that report another revision, at most 100 */
             pending: string[];
+            /**
+             * @description "off": sessions do not move to new workers that hold fewer of them. Absent: on.
+             * @enum {string}
+             */
+            rebalance?: "on" | "off";
             /** @description incremented by each change; 0: never changed */
             revision: number;
             /** @description number of live workers that report no revision */
@@ -1243,6 +1248,11 @@ export interface components {
              * @description when the app chose this worker
              */
             started_at?: string | null;
+            /**
+             * @description EndedRebalanced: the session moves because this worker holds fewer sessions; absent: because the owner drains
+             * @enum {string}
+             */
+            why?: "rebalanced";
             worker_id: string;
         };
         /** @description One page of a session's timeline, oldest entry first; the next page has the preceding entries. Entries for lease renewals are added to the page and do not count towards page_size. */
@@ -1751,6 +1761,11 @@ export interface components {
             isolation_min_level?: "none" | "process" | "confined";
             /** @enum {string} */
             log_level?: "trace" | "debug" | "info" | "warn" | "error";
+            /**
+             * @description "off": sessions do not move to new workers that hold fewer of them. Absent: on.
+             * @enum {string}
+             */
+            rebalance?: "on" | "off";
             /** @description The revision that the caller has read. The app rejects the request if the stored revision differs. Absent: it is not compared. */
             revision?: null | number;
             /** @description activities that run at the same time */

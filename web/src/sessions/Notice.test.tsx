@@ -31,6 +31,11 @@ it("names the successor that runs the set-up", async () => {
   expect(shown).toMatch(/^Being handed over to w2, which runs the set-up since .+: the draining owner still receives the session's activities\.$/);
 });
 
+it("says that the session moves to balance the workers", async () => {
+  const shown = await text({ successor: { worker_id: "w2", started_at: "2026-11-21T12:00:00Z", lease_expires_at: lease, why: "rebalanced" } });
+  expect(shown).toMatch(/: it holds fewer sessions than the owner, which still receives the session's activities\.$/);
+});
+
 it("shows the successor without the time that an older app did not store", async () => {
   const shown = await text({ successor: { worker_id: "w2", lease_expires_at: lease } });
   expect(shown).toMatch(/^Being handed over to w2, which runs the set-up: /);

@@ -44,8 +44,10 @@ function Successor({ session: s }: { session: SessionView }) {
   }
   return (
     <>
-      Being handed over to {next.worker_id}, which runs the set-up{next.started_at && <> since <When value={next.started_at} /></>}: the draining owner
-      still receives the session's activities.
+      Being handed over to {next.worker_id}, which runs the set-up{next.started_at && <> since <When value={next.started_at} /></>}:{" "}
+      {next.why === "rebalanced"
+        ? "it holds fewer sessions than the owner, which still receives the session's activities."
+        : "the draining owner still receives the session's activities."}
     </>
   );
 }

@@ -43,6 +43,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
   const [slots, setSlots] = useState(saw.worker_concurrency ? String(saw.worker_concurrency) : "");
   const [floor, setFloor] = useState<string>(saw.isolation_min_level ?? "");
   const [fresh, setFresh] = useState(saw.fresh ?? false);
+  const [rebalance, setRebalance] = useState(saw.rebalance !== "off");
   const [wrong, setWrong] = useState(false);
   const hint = useId();
   const client = useQueryClient();
@@ -62,6 +63,7 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
       ...(n !== undefined && { worker_concurrency: n }),
       ...(level && { log_level: level as FleetSettingsRequest["log_level"] }),
       ...(fresh && { fresh }),
+      ...(!rebalance && { rebalance: "off" }),
       ...(floor && { isolation_min_level: floor as FleetSettingsRequest["isolation_min_level"] }),
     });
   };
@@ -114,6 +116,10 @@ function SettingsDialog({ namespace, now, onClose }: { namespace: string; now: F
         <label className="mt-3 flex items-center gap-2">
           <input type="checkbox" checked={fresh} onChange={(e) => setFresh(e.target.checked)} />
           <span>New executor for each call of a handler outside sessions</span>
+        </label>
+        <label className="mt-3 flex items-center gap-2">
+          <input type="checkbox" checked={rebalance} onChange={(e) => setRebalance(e.target.checked)} />
+          <span>Idle sessions with a hand-over move to new workers that hold fewer sessions</span>
         </label>
       </Form>
     </Dialog>

@@ -51,6 +51,8 @@ describe("a worker's reports", () => {
     );
     expect(fleetWide({ ...set, worker_concurrency: 16 })).toBe("16 concurrent activities");
     expect(fleetWide({ ...set, fresh: true })).toBe("new executor for each call");
+    expect(fleetWide({ ...set, rebalance: "off" })).toBe("sessions do not move to new workers");
+    expect(fleetWide({ ...set, rebalance: "on" })).toBe("defaults of each worker");
     expect(fleetWide(set)).toBe("defaults of each worker");
   });
   it("parse a number of activities like the app", () => {

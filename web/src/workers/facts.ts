@@ -149,6 +149,7 @@ export function fleetWide(s: FleetSettings): string {
   if (s.worker_concurrency) all.push(`${s.worker_concurrency} ${s.worker_concurrency === 1 ? "concurrent activity" : "concurrent activities"}`);
   if (s.isolation_min_level) all.push(`isolation ${s.isolation_min_level} or stronger`);
   if (s.fresh) all.push("new executor for each call");
+  if (s.rebalance === "off") all.push("sessions do not move to new workers");
   return all.join(", ") || "defaults of each worker";
 }
 
