@@ -183,3 +183,79 @@ func TestARedriveOpensTheSessionsOfTheFailedRun(t *testing.T) {
 		}
 	})
 }
+
+// A child is redriven without its parent, which has received the failure and is not affected by the new run. The new
+// run has its own timeouts, and its signals and updates arrive.
+func TestARedrivenChildHasNoParent(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		parent := h.start("parent")
+		h.decide(h.poll("workflow"), `{"type":"start_child_workflow","workflow_type":"flow","queue":"`+handQueue+
+			`","workflow_id":"child","execution_timeout_seconds":3600}`)
+		child := h.poll("workflow")
+		run := child.text("run_id")
+		h.decide(child, failRun)
+		h.decide(h.poll("workflow"), waitForGo) // the parent handles the failure
+		next := other.want(202, "POST", redrivePath("child", run), `{}`).text("run_id")
+		v := other.want(200, "GET", "/api/workflows/child", "")
+		if v.text("run_id") != next || v.body["parent_run_id"] != nil {
+			t.Errorf("the redriven child: %s", v.raw)
+		}
+		old := other.want(200, "GET", "/api/workflows/child/runs/"+run, "")
+		if v.text("execution_deadline_at") <= old.text("execution_deadline_at") {
+			t.Errorf("deadline %s, of the failed run %s", v.text("execution_deadline_at"), old.text("execution_deadline_at"))
+		}
+		other.want(202, "POST", "/api/workflows/child/signal/go", `{"input":[1]}`)
+		h.decide(h.poll("workflow"), finish)
+		events := other.want(200, "GET", "/api/workflows/parent/runs/"+parent+"/history", "").raw
+		if strings.Count(events, `"ChildRunFailed"`) != 1 || strings.Contains(events, `"ChildRunCompleted"`) {
+			t.Errorf("the history of the parent: %s", events)
+		}
+		other.want(202, "POST", "/api/workflows/parent/signal/go", `{"input":[1]}`)
+		h.decide(h.poll("workflow"), finish)
+	})
+}
+
+// Signals that an earlier run of the chain passed on, a handled signal, a fired timer and an update are part of the
+// copied history. The redriven run can be exported, and it counts as a run of the chain.
+func TestARedriveCopiesWhatARunReceived(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		h.start("order")
+		first := h.poll("workflow")
+		h.want(202, "POST", "/api/workflows/order/signal/early", `{"input":[1]}`)
+		h.decide(first, `{"type":"continue_as_new"}`)
+		h.want(202, "POST", "/api/workflows/order/update/change", `{"input":[2]}`)
+		h.decide(h.poll("workflow"), `{"type":"open_signal_wait","signal_name":"early"}`,
+			`{"type":"start_timer","delay_seconds":1}`)
+		var run string
+		for fired := false; !fired; {
+			task := h.poll("workflow")
+			run, fired = task.text("run_id"), strings.Contains(task.json(), `"TimerFired"`)
+			if id := task.text("workflow_update_id"); id != "" {
+				h.decide(task, `{"type":"complete_update","update_id":"`+id+`"}`)
+			} else if fired {
+				h.decide(task, failRun)
+			} else {
+				h.want(200, "POST", flowPath(task, "fail"), h.flowBody(
+					task, `,"failure":{"type":"WorkflowTaskWaitingForHistory","message":"waits"}`,
+				))
+			}
+		}
+		next := other.want(202, "POST", redrivePath("order", run), `{}`).text("run_id")
+		task := h.poll("workflow")
+		for _, once := range []string{"SignalReceived", "UpdateCompleted", "TimerFired"} {
+			if n := strings.Count(task.json(), `"event_type":"`+once+`"`); n != 1 {
+				t.Errorf("%d times %s in the history of the new run: %s", n, once, task.json())
+			}
+		}
+		h.decide(task, finish)
+		v := other.want(200, "GET", "/api/workflows/order", "")
+		if v.text("status") != "completed" || v.text("run_id") != next || v.body["run_count"] != 3.0 {
+			t.Errorf("after the redrive: %s", v.raw)
+		}
+		other.want(200, "GET", "/api/workflows/order/runs/"+next+"/history/export", "")
+	})
+}

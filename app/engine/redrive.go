@@ -24,6 +24,7 @@ type Redrive struct {
 	from     *Head
 	runID    string          // ID of the new run
 	copied   []history.Event // without the first one
+	commands int64           // number of the last copied command
 	started  *history.WorkflowStarted
 	startAt  history.Time
 	sessions []*history.SessionStarted
@@ -56,6 +57,7 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 		return nil, err
 	}
 	run := r.fold(r.firstEvent(history.Time{}, ""))
+	r.commands = run.CommandSeq
 	for _, c := range run.Children.All() {
 		return nil, r.unsupported("child workflow " + c.WorkflowID + " was open when the run failed")
 	}
@@ -93,8 +95,16 @@ func (r *Redrive) unsupported(why string) error {
 func (r *Redrive) copy(events []history.Event, task string) error {
 	seen := int64(0) // last event that an earlier task contained
 	var local []history.Event
+	sessions, ended := map[int64]string{}, map[string]bool{} // sessions by activity; those that the code ended
 	for i := range events {
-		if e := &events[i]; e.TaskID != task {
+		e := &events[i]
+		switch d := e.Data.(type) {
+		case *history.ActivityScheduled:
+			sessions[d.Sequence] = d.SessionID
+		case *history.SessionEnded:
+			ended[d.SessionID] = ended[d.SessionID] || e.TaskID != task
+		}
+		if e.TaskID != task {
 			seen = max(seen, e.SeenThrough)
 		} else if seq, a := history.EndedAttempt(e.Data); a.ExecutionMode == history.ModeLocal {
 			local = append(local, history.Event{Seq: seq, Data: e.Data})
@@ -104,8 +114,8 @@ func (r *Redrive) copy(events []history.Event, task string) error {
 	for i := range events {
 		e := &events[i]
 		seq, kind := failedActivity(e.Data)
-		if seq == 0 || e.Seq <= seen || e.TaskID == task {
-			continue
+		if seq == 0 || e.Seq <= seen || e.TaskID == task || ended[sessions[seq]] {
+			continue // an activity cannot run again in a session that the code has ended
 		}
 		if len(local) > 0 {
 			return protocol.Refuse(
@@ -234,11 +244,13 @@ func (r *Redrive) firstEvent(now history.Time, identity string) history.Event {
 		d.ExecutionDeadline = plus(now, seconds(d.ExecutionTimeout))
 	}
 	through := int64(len(r.copied)) + 1
-	d.CopiedFrom = &history.CopiedFrom{RunID: r.from.ID, Event: through, At: now}
+	d.CopiedFrom = &history.CopiedFrom{
+		CopiedRange: history.CopiedRange{RunID: r.from.ID, Event: through, Command: r.commands}, At: now,
+	}
 	for _, c := range r.started.CopiedFrom.Ranges() {
-		d.CopiedFrom.Earlier = append(
-			d.CopiedFrom.Earlier, history.CopiedRange{RunID: c.RunID, Event: min(c.Event, through)},
-		)
+		d.CopiedFrom.Earlier = append(d.CopiedFrom.Earlier, history.CopiedRange{
+			RunID: c.RunID, Event: min(c.Event, through), Command: min(c.Command, r.commands),
+		})
 	}
 	return history.Event{Seq: 1, At: r.startAt, Data: &d}
 }

@@ -57,17 +57,18 @@ type WorkflowStarted struct {
 // CopiedFrom says that the events 1 … Event of a run are copies of the events of an earlier run, with their times. The
 // commands in them keep their IDs of sessions and children.
 type CopiedFrom struct {
-	RunID string `json:"run_id"`
-	Event int64  `json:"event"`
-	At    Time   `json:"at"` // time of the copy, at which the run began
+	CopiedRange
+	At Time `json:"at"` // time of the copy, at which the run began
 	// Earlier are the runs from which the earlier run had copied events, the oldest first
 	Earlier []CopiedRange `json:"earlier,omitempty"`
 }
 
-// CopiedRange says that code which an event up to Event woke ran in RunID.
+// CopiedRange says that code which an event up to Event woke ran in RunID first, and that RunID recorded its commands
+// up to number Command.
 type CopiedRange struct {
-	RunID string `json:"run_id"`
-	Event int64  `json:"event"`
+	RunID   string `json:"run_id"`
+	Event   int64  `json:"event"`
+	Command int64  `json:"command,omitempty"`
 }
 
 // Ranges returns which run's code each copied event woke, in the order of the events.
@@ -75,7 +76,7 @@ func (c *CopiedFrom) Ranges() []CopiedRange {
 	if c == nil {
 		return nil
 	}
-	return append(slices.Clip(c.Earlier), CopiedRange{c.RunID, c.Event})
+	return append(slices.Clip(c.Earlier), c.CopiedRange)
 }
 
 // ActivitySnapshot has the options of a scheduled activity, as replayers compare them with the command.

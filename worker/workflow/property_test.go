@@ -1,8 +1,10 @@
 package workflow_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -201,34 +203,8 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 			st.say(ctx, "end %v", ctx.Err())
 			return strings.Join(st.trace, "\n"), nil
 		})
-		kept := replay.New(a.def, a.options)
-		defer func() { kept.Close() }()
-		var task *protocol.WorkflowTask
 		cancelled := rapid.IntRange(0, 3).Draw(rt, "never cancelled") > 0
-		for steps := 0; a.run.Status == protocol.RunRunning; steps++ {
-			if steps > 2000 {
-				rt.Fatalf("the run did not close after %d events", len(a.events))
-			}
-			// External events may occur while a task is leased; the task is completed later.
-			if task == nil {
-				task, _ = a.lease()
-			} else if rapid.IntRange(0, 2).Draw(rt, "answer") > 0 {
-				if rapid.IntRange(0, 4).Draw(rt, "machine") == 0 {
-					kept.Close()
-					kept = replay.New(a.def, a.options)
-				}
-				commands, err := kept.Apply(task, a.events[:task.LastSequence])
-				if err != nil {
-					rt.Fatalf("task at event %d: %v", task.LastSequence, err)
-				}
-				a.answer(task.LastSequence, commands)
-				task = nil
-				continue
-			}
-			if !happen(rt, a, &cancelled) && task == nil && (a.run.Task == nil || a.run.Task.State != engine.Ready) {
-				rt.Fatalf("the run hangs after %d events: nothing is open", len(a.events))
-			}
-		}
+		runToEnd(rt, a, &cancelled)
 		regroup(rt, a)
 		if n := rapid.IntRange(1, len(a.events)).Draw(rt, "asked at"); true {
 			if _, err := a.ask(n, "trace"); err != nil {
@@ -237,6 +213,89 @@ func TestRandomProgramsReplayHoweverTheirEventsWereGrouped(t *testing.T) {
 		}
 		a.replays()
 	})
+}
+
+// Random programs fail, are redriven up to three times, and then complete. Their copied histories fit their code, and
+// no recorded result changes.
+func TestRandomProgramsAreRedriven(t *testing.T) {
+	redriven := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		program := programs(1).Draw(rt, "program")
+		broken := true
+		var recorded, trace []string
+		a := start(t, func(ctx workflow.Context) (string, error) {
+			st := &state{}
+			workflow.HandleUpdate(ctx, "update", st.updated)
+			st.run(ctx, program)
+			recorded = st.trace
+			n, err := workflow.Execute[int](ctx, "last")
+			st.say(ctx, "last %d", n)
+			trace = st.trace
+			if broken {
+				return "", cmp.Or(err, errors.New("a defect"))
+			}
+			return "", nil
+		})
+		cancelled := true // a cancelled run does not fail
+		runToEnd(rt, a, &cancelled)
+		before := slices.Clone(recorded)
+		for i := range rapid.IntRange(1, 3).Draw(rt, "redrives") {
+			if _, err := engine.PrepareRedrive(&a.run.Head, a.events, "NEXT"); err != nil {
+				if protocol.ReasonOf(err) != protocol.ReasonUnsupportedHistory { // an open child
+					rt.Fatalf("redrive %d: %v", i, err)
+				}
+				return
+			}
+			a, _ = a.redriven(fmt.Sprintf("REDRIVEN%d", i))
+			redriven++
+			broken = rapid.Bool().Draw(rt, "broken")
+			runToEnd(rt, a, &cancelled)
+			if !slices.Equal(recorded, before) {
+				rt.Fatalf("redrive %d: the recorded code did %q, before %q", i, recorded, before)
+			}
+			if len(trace) <= len(before) {
+				rt.Fatalf("redrive %d: the code ended with %q", i, trace)
+			}
+			if !broken {
+				regroup(rt, a)
+				return
+			}
+		}
+	})
+	if redriven < 50 {
+		t.Errorf("only %d redrives", redriven)
+	}
+}
+
+// runToEnd completes tasks, and applies random external events, until the run closes.
+func runToEnd(rt *rapid.T, a *app, cancelled *bool) {
+	kept := replay.New(a.def, a.options)
+	defer func() { kept.Close() }()
+	var task *protocol.WorkflowTask
+	for steps := 0; a.run.Status == protocol.RunRunning; steps++ {
+		if steps > 2000 {
+			rt.Fatalf("the run did not close after %d events", len(a.events))
+		}
+		// External events may occur while a task is leased; the task is completed later.
+		if task == nil {
+			task, _ = a.lease()
+		} else if rapid.IntRange(0, 2).Draw(rt, "answer") > 0 {
+			if rapid.IntRange(0, 4).Draw(rt, "machine") == 0 {
+				kept.Close()
+				kept = replay.New(a.def, a.options)
+			}
+			commands, err := kept.Apply(task, a.events[:task.LastSequence])
+			if err != nil {
+				rt.Fatalf("task at event %d: %v", task.LastSequence, err)
+			}
+			a.answer(task.LastSequence, commands)
+			task = nil
+			continue
+		}
+		if !happen(rt, a, cancelled) && task == nil && (a.run.Task == nil || a.run.Task.State != engine.Ready) {
+			rt.Fatalf("the run hangs after %d events: nothing is open", len(a.events))
+		}
+	}
 }
 
 // happen applies a randomly chosen external event and reports whether one was possible.

@@ -220,15 +220,12 @@ func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 // stepID returns the ID of the activity, timer, session or child that a command opens.
 func (m *machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
-// openedID returns the ID of the session or child that a command opens. In a redriven run, a recorded command has the
-// ID that the failed run gave it.
+// openedID returns the ID of the session or child that a command opens. In a redriven run, a copied command has the ID
+// that it got in the run in which it was issued first.
 func (m *machine) openedID(seq int64) string {
-	if e := m.recorded[seq]; e != nil {
-		switch d := e.Data.(type) {
-		case *history.SessionStarted:
-			return d.SessionID
-		case *history.ChildWorkflowScheduled:
-			return d.WorkflowID
+	for _, r := range m.copied {
+		if seq <= r.Command {
+			return fmt.Sprintf("%s-%d", r.RunID, seq)
 		}
 	}
 	return m.stepID(seq)
