@@ -29,11 +29,31 @@ func (b *Broker) watchSessions(ctx context.Context) {
 			if m.Why == engine.ReasonFallback || m.Remote && m.Ends() {
 				transaction.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: m.Session.Namespace, ID: m.Worker}})
 			}
+			if m.Remote && m.What == protocol.SessionPreparing {
+				b.recheckOwner(ctx, m.Session)
+			}
 		}
 		if overflow {
 			b.log.Warn().Msg("session log queue full; some session events were not logged")
 		}
 	})
+}
+
+// recheckOwner lets the polls of a session's owner at this app check the backlog again: another app has chosen a
+// successor, so the draining owner receives tasks of the session.
+func (b *Broker) recheckOwner(ctx context.Context, key engine.SessionKey) {
+	var s engine.Session
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		s, err = r.Session(ctx, key)
+		return ignore(err, store.ErrNotFound)
+	})
+	switch {
+	case err != nil && ctx.Err() == nil:
+		store.Warn(&b.log, err).Str("session_id", key.ID).
+			Msg("failed to read the owner of a prepared session; its tasks wait for the owner's next poll")
+	case s.Owner != "":
+		transaction.Recheck(b.dispatch, []engine.WorkerKey{{Namespace: key.Namespace, ID: s.Owner}})
+	}
 }
 
 // logMove logs the end of an epoch at info level, or as a warning if the owner or the state was lost. It logs all other

@@ -398,8 +398,8 @@ type Changed struct {
 	Remote       bool      // another app made the commit
 }
 
-// SessionMove is an entry that was added to a session's timeline. For commits of other apps, only ended leases are
-// reported, and some of these may be missing.
+// SessionMove is an entry that was added to a session's timeline. For commits of other apps, only ended leases and
+// entries about successors are reported, and some of these may be missing.
 type SessionMove struct {
 	Session engine.SessionKey
 	protocol.SessionEvent

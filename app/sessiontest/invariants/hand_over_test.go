@@ -461,9 +461,15 @@ func TestHandOversKeepTheInvariants(t *testing.T) {
 }
 
 // A task is ready before the drain of its session's owner begins: the commit of the preparation wakes the owner's poll,
-// and the heartbeat that reports the drain does not end it.
+// and the heartbeat that reports the drain does not end it. The poll may wait at another app than the one that receives
+// the heartbeat.
 func TestAPreparationWakesTheOwnersPoll(t *testing.T) {
-	w := onSQLite(t)
+	t.Run("sqlite", func(t *testing.T) { preparationWakesPoll(t, onSQLite(t), 0) })
+	t.Run("postgres, another app", func(t *testing.T) { preparationWakesPoll(t, onPostgres(t, 2), 1) })
+}
+
+// preparationWakesPoll checks that a preparation that app 0 chooses wakes the owner's poll at an app.
+func preparationWakesPoll(t *testing.T, w *harness, polled int) {
 	ns, b, ctx := w.namespace("wake"), w.apps[0].Broker(), t.Context()
 	for _, name := range []string{"a", "b"} {
 		must[protocol.RegisterResponse](t)(b.Register(ctx, worker(
@@ -485,7 +491,7 @@ func TestAPreparationWakesTheOwnersPoll(t *testing.T) {
 	})
 	wait, got := int64(20), make(chan protocol.PollResponse, 1)
 	go func() {
-		a, err := ask(ctx, b, protocol.PollRequest{
+		a, err := ask(ctx, w.apps[polled].Broker(), protocol.PollRequest{
 			Namespace: ns, WorkerID: "a", Incarnation: "a1", Timeout: &wait, HandOver: true,
 		})
 		if err != nil {
@@ -494,7 +500,7 @@ func TestAPreparationWakesTheOwnersPoll(t *testing.T) {
 		got <- a
 	}()
 	key := engine.WorkerKey{Namespace: ns, ID: "a"}
-	for len(w.apps[0].Dispatch().Polls(key, protocol.KindActivity)) == 0 && ctx.Err() == nil {
+	for len(w.apps[polled].Dispatch().Polls(key, protocol.KindActivity)) == 0 && ctx.Err() == nil {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(100 * time.Millisecond) // the claim of the poll finds nothing
