@@ -160,11 +160,12 @@ var directions = []direction{
 	}},
 	{"internal/apiclient", []string{common}}, // for package client and the command line
 	{"client", []string{
-		"codec", "internal/codecs", "internal/apiclient", "internal/userfunc", "worker/workflow", common,
+		"codec", "internal/codecs", "internal/activitywire", "internal/apiclient", "internal/userfunc", "worker/workflow",
+		common,
 	}},
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
-		"internal/codecs", "worker", "client", "internal/link", "internal/replay", "internal/workeropt", "worker/workflow",
-		"worker/activity",
+		"internal/codecs", "internal/activitywire", "worker", "client", "internal/link", "internal/replay",
+		"internal/workeropt", "worker/workflow", "worker/activity",
 		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
 	}},
 

@@ -58,6 +58,17 @@ func encryptedWorker(t *testing.T, url string, list ...codec.Codec) (stop func()
 		}
 		return workflow.Execute[string](ctx, "deliver", to, text+end)
 	})
+	r.Workflow("permit", func(ctx workflow.Context) (string, error) {
+		granted, denied := workflow.Awakeable[string](ctx, 0), workflow.Awakeable[string](ctx, 0)
+		text, err := granted.Result(ctx)
+		if err != nil {
+			return "", err
+		}
+		failed, _ := errors.AsType[*workflow.AwakeableError](denied.Get(ctx, nil))
+		var why string
+		err = failed.DecodeDetails(&why)
+		return text + ", " + failed.Message + ", " + why, err
+	})
 	r.Activity("deliver", func(_ context.Context, to, text string) (string, error) {
 		if to == "nobody" {
 			return "", activity.NewError("Returned", "no such address", activity.Details("return "+text))

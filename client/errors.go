@@ -40,6 +40,9 @@ const (
 	ReasonUnknownUpdate       Reason = "unknown_update"
 	ReasonUpdateRejected      Reason = "update_validator_rejected"
 	ReasonUpdateFailed        Reason = "update_failed" // the handler returned an error, or the run closed before it ended
+	ReasonAwakeableNotFound   Reason = "awakeable_not_found"
+	ReasonAwakeableResolved   Reason = "conflicting_completion" // another result or failure was delivered before
+	ReasonAwakeableClosed     Reason = "awakeable_closed"       // the awakeable ended without an outcome
 	ReasonScheduleNotFound    Reason = "schedule_not_found"
 	ReasonScheduleExists      Reason = "schedule_already_exists"
 	ReasonSessionNotFound     Reason = "worker_session_not_found"

@@ -126,8 +126,10 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Call namespace": {128, func(s string) error {
 			return c.Call(ctx, http.MethodPost, "/api/namespaces", protocol.NamespaceRequest{Name: s}, nil)
 		}},
-		"Signal name": {255, func(s string) error { return by.Signal(ctx, s) }},
-		"Query name":  {255, func(s string) error { return by.Query(ctx, s, nil) }},
+		"CompleteAwakeable ID": {255, func(s string) error { return c.CompleteAwakeable(ctx, s, nil) }},
+		"FailAwakeable ID":     {255, func(s string) error { return c.FailAwakeable(ctx, s, errors.New("no")) }},
+		"Signal name":          {255, func(s string) error { return by.Signal(ctx, s) }},
+		"Query name":           {255, func(s string) error { return by.Query(ctx, s, nil) }},
 		"Update name": {255, func(s string) error {
 			ctx, cancel := context.WithCancel(ctx)
 			cancel() // no worker handles the update, so do not wait for it

@@ -134,6 +134,8 @@ func TestExampleResponsesOfTheAPIDescriptionAreDecoded(t *testing.T) {
 				if err == nil && (run.WorkflowID == "" || run.RunID == "" || run.Status == "") {
 					t.Errorf("%s: %s is decoded to %+v", name, example, run)
 				}
+			case "AwakeableReceipt": // the client returns only errors
+				continue
 			case "QueryResponse":
 				var a protocol.QueryResponse
 				var state map[string]string

@@ -212,12 +212,13 @@ type PendingTimer struct {
 	FireAt   time.Time `json:"fire_at"`
 }
 
-// PendingWait is a signal or a condition that the run waits for.
+// PendingWait is a signal, a condition or an awakeable that the run waits for.
 type PendingWait struct {
-	Sequence  int64  `json:"sequence"`
-	Kind      string `json:"kind"` // signal or condition
-	Signal    string `json:"signal_name"`
-	Condition string `json:"condition_key"`
+	Sequence    int64  `json:"sequence"`
+	Kind        string `json:"kind"` // signal, condition or awakeable
+	Signal      string `json:"signal_name"`
+	Condition   string `json:"condition_key"`
+	AwakeableID string `json:"awakeable_id"`
 }
 
 // PendingUpdate is an accepted update without a result.

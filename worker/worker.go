@@ -417,7 +417,7 @@ func (w *Worker) capabilities() []string {
 	// A worker that holds no sessions, because its maximum is 0, nevertheless understands workflows that use them.
 	all := append(slices.Clone(w.opt.Capabilities), "worker_sessions", "worker_session_verbs", protocol.CapFailFast)
 	if w.opt.Workflows > 0 {
-		all = append(all, "query_tasks", "cancellation_requests")
+		all = append(all, "query_tasks", "cancellation_requests", protocol.CapAwakeables)
 		if len(w.opt.Registry.Validated()) > 0 {
 			all = append(all, "update_validation_tasks")
 		}

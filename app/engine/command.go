@@ -88,6 +88,10 @@ func (st *step) command(c protocol.Command) error {
 		st.cancelChild(c.Target, seq)
 	case protocol.AttachChildWorkflow:
 		return st.attachChild(c, seq)
+	case protocol.OpenAwakeable:
+		st.openAwakeable(c, seq)
+	case protocol.CancelAwakeable:
+		st.cancelAwakeable(c.Target, seq)
 	case protocol.ApplyUpdate:
 		st.applyUpdate(c)
 	case protocol.CompleteUpdate:
@@ -198,6 +202,11 @@ func (st *step) closeOpen(why string) {
 	}
 	for k, t := range st.Timers.All() {
 		st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})
+	}
+	for k, w := range st.Waits.All() {
+		if w.Kind == AwakeableWait {
+			st.closeAwakeable(k, why)
+		}
 	}
 }
 

@@ -94,6 +94,19 @@ func (s *Run) Evolve(e history.Event) {
 		s.attached(d)
 	case *history.AttachedChildEnded:
 		s.attachmentEnded(d, e)
+	case *history.AwakeableOpened:
+		s.authored(d.Sequence)
+		s.awakeableOpened(d)
+	case *history.AwakeableCompleted:
+		s.awakeableEnded(d.Sequence, e)
+	case *history.AwakeableFailed:
+		s.awakeableEnded(d.Sequence, e)
+	case *history.AwakeableTimedOut:
+		s.awakeableEnded(d.Sequence, e)
+	case *history.AwakeableClosed: // the code cancelled it, or the run closes: no code waits for it
+		s.Waits.Delete(d.Sequence)
+	case *history.AwakeableCancelRequested:
+		s.authored(d.CommandSequence)
 	case *history.SelectionResolved:
 		s.selected(d, e)
 	case *history.SelectionOperationCancelled:
@@ -305,12 +318,13 @@ func (s *Run) activityEnded(seq int64, e history.Event, typ string, a history.At
 	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: a.AttemptID})
 }
 
-// timerFired wakes the run, except for the timer of a condition: there the event that follows, ConditionWaitTimedOut,
-// wakes it. The timer of a signal wait also removes the wait, so that a later signal does not resolve it.
+// timerFired wakes the run, except for the timer of a condition or an awakeable: there the event that follows,
+// ConditionWaitTimedOut or AwakeableTimedOut, wakes it. The timer of a signal wait also removes the wait, so that a
+// later signal does not resolve it.
 func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 	cause := Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID}
 	switch d.Kind {
-	case ConditionTimeout:
+	case ConditionTimeout, AwakeableTimeout:
 		return
 	case SignalTimeout:
 		w, _ := s.Waits.Get(d.Sequence)

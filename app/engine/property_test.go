@@ -52,7 +52,7 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due",
 		"due-seq", "due-timer", "signal",
 		"advance", "fail-task", "release-task", "session", "repair", "cancel", "update", "answer",
-		"child", "child",
+		"child", "child", "awakeable",
 	}).Draw(rt, "what")
 	switch d.Cmd {
 	case "lease":
@@ -72,6 +72,11 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 			),
 		)
 		arg("number", rapid.IntRange(1, 3).Draw(rt, "number"))
+	case "awakeable":
+		arg("seq", seq)
+		if rapid.Bool().Draw(rt, "fails") {
+			arg("fail", "No")
+		}
 	case "answer":
 		d.Cmd = "do"
 		arg("by", by)
@@ -116,6 +121,7 @@ func someCommands(rt *rapid.T, seq int, next int64) string {
 		`schedule_activity activity_type=a session_id=s retry_policy={"max_attempts":3,"backoff_seconds":[1]} start_to_close_timeout=10`,
 		"schedule_activity activity_type=a session_id=s cancellation_policy=abandon",
 		`schedule_activity activity_type=a cancellation_policy=abandon retry_policy={"max_attempts":3} start_to_close_timeout=10`,
+		"open_awakeable", "open_awakeable timeout_seconds=5", fmt.Sprintf("cancel_awakeable target=%d", seq),
 		"start_timer delay_seconds=5", "open_signal_wait signal_name=x", "open_signal_wait signal_name=y timeout_seconds=5",
 		"open_condition_wait condition_key=k timeout_seconds=9", "open_condition_wait condition_wait_occurrence_id=o",
 		"start_session", "end_session session_id=RUN-1", "end_session session_id=s",

@@ -123,6 +123,9 @@ type Head struct {
 	// contains session events from such a worker, which the replayers of other SDKs may not know. It stays false in a
 	// fleet whose workers use sessions without the capability.
 	NeedsSessions bool `json:"needs_sessions,omitempty"`
+	// NeedsAwakeables means that only a worker that declares protocol.CapAwakeables receives the run's workflow tasks:
+	// history contains events of awakeables, which other replayers do not know.
+	NeedsAwakeables bool `json:"needs_awakeables,omitempty"`
 	// Buffers means that the run's code buffers signals until it receives them (as our replayer does), so the engine
 	// need not store them.
 	Buffers bool `json:"buffers,omitempty"`
@@ -337,16 +340,16 @@ type Timer struct {
 	history.Parallel
 }
 
-// Wait is an open wait for a signal or for a condition. Signal is the number of the event that resolved it: the signal,
-// or an event that may have made the condition true; 0: not resolved. A resolved wait stays open until the task that it
-// triggered completes, since only the code decides what follows.
+// Wait is an open wait for a signal, a condition or an awakeable. Signal is the number of the event that resolved it:
+// the signal, or an event that may have made the condition true; 0: not resolved. A resolved wait for a signal or a
+// condition stays open until the task that it triggered completes, since only the code decides what follows.
 type Wait struct {
 	Name     string `json:"name,omitempty"` // name of the signal
 	Signal   int64  `json:"signal,omitempty"`
 	SignalID string `json:"signal_id,omitempty"`
 	Value    string `json:"value,omitempty"` // value of the signal that resolved it
 
-	Kind        string `json:"kind,omitempty"` // ConditionWait; empty for a signal wait
+	Kind        string `json:"kind,omitempty"` // ConditionWait, AwakeableWait; empty for a signal wait
 	Opened      int64  `json:"opened,omitempty"`
 	Key         string `json:"key,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`

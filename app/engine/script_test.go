@@ -338,6 +338,12 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(EndQueued{Seq: num("seq", 1)})
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
+	case "awakeable":
+		in := ResolveAwakeable{Seq: num("seq", 1), Result: arg("result", ""), Hash: "h", Identity: "ops"}
+		if d.HasArg("fail") {
+			in.Failure = &protocol.Failure{Type: arg("fail", ""), Message: "no"}
+		}
+		return s.apply(in)
 	case "other":
 		other := &Run{Head: Head{
 			ID: "OTHER", WorkflowID: arg("id", ""), Type: "sub", Number: num("number", 1),

@@ -63,6 +63,10 @@ func (in FireTimer) decide(st *step) error {
 	if t.Kind == ConditionTimeout {
 		return st.timeOutCondition(in.Seq, t)
 	}
+	if t.Kind == AwakeableTimeout {
+		st.timeOutAwakeable(in.Seq, t)
+		return nil
+	}
 	st.emit(&history.TimerFired{
 		Sequence: in.Seq, TimerID: StepID(st.ID, in.Seq), Delay: t.Delay, Kind: t.Kind, Parallel: t.Parallel,
 	})

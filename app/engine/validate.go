@@ -22,6 +22,7 @@ var Supported = []protocol.CommandType{
 	protocol.CancelChildWorkflow,
 	protocol.AttachChildWorkflow,
 	protocol.UpsertMemo, protocol.UpsertSearchAttributes, protocol.CancelSelection, protocol.RecordLocalActivity,
+	protocol.OpenAwakeable, protocol.CancelAwakeable,
 }
 
 // Validate checks all commands. The error names the field of the first invalid command, like commands.3.activity_type.
@@ -38,8 +39,9 @@ func Validate(s *Run, commands []protocol.Command) error {
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).
 			With("configured_limit", protocol.MaxCommands)
 	}
-	activities, timers, waits, children := s.Activities.Len(), s.Timers.Len(), s.Waits.Len(),
-		s.Children.Len()+s.Attached.Len()+s.Inherited.Bound
+	activities, timers, children := s.Activities.Len(), s.Timers.Len(), s.Children.Len()+s.Attached.Len()+s.Inherited.Bound
+	awakeables := s.openAwakeables()
+	waits := s.Waits.Len() - awakeables
 	seq, memo, attributes := s.CommandSeq, s.Memo, s.SearchAttributes
 	for i, c := range commands {
 		at := func(field string) string { return fmt.Sprintf("commands.%d.%s", i, field) }
@@ -65,6 +67,8 @@ func Validate(s *Run, commands []protocol.Command) error {
 			timers++
 		case protocol.OpenSignalWait, protocol.OpenConditionWait:
 			waits++
+		case protocol.OpenAwakeable:
+			awakeables++
 		case protocol.StartChildWorkflow, protocol.AttachChildWorkflow:
 			children++
 		case protocol.UpsertMemo, protocol.UpsertSearchAttributes:
@@ -85,6 +89,11 @@ func Validate(s *Run, commands []protocol.Command) error {
 	if children > protocol.MaxPending {
 		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open children", children).
 			With("limit_kind", "pending_child_count").With("current_value", children).
+			With("configured_limit", protocol.MaxPending)
+	}
+	if awakeables > protocol.MaxPending {
+		return protocol.Refuse(protocol.ReasonStructuralLimit, "the run would have %d open awakeables", awakeables).
+			With("limit_kind", "pending_awakeable_count").With("current_value", awakeables).
 			With("configured_limit", protocol.MaxPending)
 	}
 	if n := max(activities, timers, waits); n > protocol.MaxPending {

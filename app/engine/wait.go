@@ -493,7 +493,10 @@ func (s *Run) Wait(a *WaitContext, activities []*protocol.Wait) *protocol.Wait {
 	for _, t := range s.Timers.All() {
 		fires = earliest(fires, t.FireAt)
 	}
-	for _, open := range s.Waits.All() {
+	for seq, open := range s.Waits.All() {
+		if open.Kind == AwakeableWait {
+			return a.finish(protocol.WaitForAwakeable, s.awakeableWait(seq))
+		}
 		w := protocol.Wait{Reason: protocol.WaitSignal, Name: open.Name, Until: fires}
 		if open.Kind == ConditionWait {
 			w.Reason, w.Name = protocol.WaitCondition, open.Key

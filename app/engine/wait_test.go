@@ -210,6 +210,21 @@ var everyWait = []struct {
 		protocol.WaitCondition, false, func(w *stuckTask) { w.run.Waits.Put(1, Wait{Kind: ConditionWait}) },
 		"waiting for a condition; signals and updates re-evaluate it",
 	},
+	{protocol.WaitAwakeable, false, func(w *stuckTask) {
+		w.run.ID, w.run.NeedsAwakeables = "RUN", true
+		w.run.Waits.Put(2, Wait{Kind: AwakeableWait})
+		w.run.Waits.Put(3, Wait{Kind: AwakeableWait})
+		w.run.Timers.Put(2, Timer{FireAt: history.At(noon.Add(time.Hour)), Kind: AwakeableTimeout})
+		w.run.Timers.Put(4, Timer{FireAt: history.At(noon.Add(time.Minute))})
+	}, `waiting for awakeable RUN-2 until 2026-01-01T13:00:00Z (database clock) and 1 more; ` +
+		`to complete it run: sojourn awakeable complete RUN-2`},
+	{
+		protocol.WaitAwakeable, false, func(w *stuckTask) {
+			w.run.ID, w.run.NeedsAwakeables = "RUN", true
+			w.run.Waits.Put(2, Wait{Kind: AwakeableWait})
+		},
+		`waiting for awakeable RUN-2; to complete it run: sojourn awakeable complete RUN-2`,
+	},
 	{protocol.WaitChild, false, func(w *stuckTask) {
 		w.run.Children.Put(1, Child{WorkflowID: "c", Type: "ship"})
 		w.run.Attached.Put(2, Attached{WorkflowID: "d"})

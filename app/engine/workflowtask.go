@@ -29,13 +29,22 @@ type Holder struct {
 // TaskRequirements returns the requirements of the run's workflow task.
 func (h *Head) TaskRequirements() TaskRequirements {
 	w := TaskRequirements{Kind: protocol.KindWorkflow, Type: h.Type, BuildID: h.BuildID}
-	if h.NeedsSessions {
+	switch {
+	case h.NeedsSessions && h.NeedsAwakeables:
+		w.Requirements = needsBoth
+	case h.NeedsSessions:
 		w.Requirements = needsSessions
+	case h.NeedsAwakeables:
+		w.Requirements = needsAwakeables
 	}
 	return w
 }
 
-var needsSessions = []string{CapSessions}
+var (
+	needsSessions   = []string{CapSessions}
+	needsAwakeables = []string{protocol.CapAwakeables}
+	needsBoth       = []string{CapSessions, protocol.CapAwakeables}
+)
 
 // CompleteTask is the outcome of a workflow task. Hash is the hash of the commands, by which a repeated report is
 // recognized. Types are the search attributes that the namespace has registered.

@@ -65,7 +65,7 @@ type HistoryReader interface {
 	Outlines(ctx context.Context, run string, after, through int64, limit, maxBytes, keep int) ([]history.Outline, error)
 	// Arguments returns the encoded arguments that these ActivityScheduled or WorkflowStarted events contain.
 	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
-	// Completion returns the terminal event of an activity. It searches the run's events backwards.
+	// Completion returns the terminal event of an activity or an awakeable. It searches the run's events backwards.
 	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
 	// LastEvent returns the run's last event, which is the terminal one if the run is closed.
 	LastEvent(ctx context.Context, run string) (history.Event, error)

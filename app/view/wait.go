@@ -139,10 +139,11 @@ func pendingOf(
 		)
 	}
 	for seq, w := range run.Waits.All() {
-		p.Waits = append(
-			p.Waits,
-			protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key},
-		)
+		v := protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key}
+		if w.Kind == engine.AwakeableWait {
+			v.AwakeableID = engine.StepID(run.ID, seq)
+		}
+		p.Waits = append(p.Waits, v)
 	}
 	var err error
 	if around.Inherited, err = openChildren(ctx, r, run, p); err != nil {

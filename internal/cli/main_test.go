@@ -72,6 +72,7 @@ func register(r *worker.Registry) {
 	registerLastHeartbeat(r)
 	registerHandOver(r)
 	registerHeaders(r)
+	registerAwakeables(r)
 	registerInherit(r)
 	registerStorm(r)
 	registerSetUps(r)

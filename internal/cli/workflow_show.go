@@ -130,7 +130,7 @@ func (p *program) showRun(v protocol.RunView) error {
 		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Waits {
-		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey, "", "", "", "", "", ""})
+		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey + k.AwakeableID, "", "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Children {
 		open.AppendRow(table.Row{"child", k.Type + " " + k.WorkflowID, "", k.Attempt, "", "", "", ""})

@@ -102,6 +102,10 @@ func payloadsOf(d history.Data) (args, value *string, failure *history.Failure) 
 		return nil, nil, &d.Failure
 	case *history.AttachedChildEnded:
 		return nil, &d.Result, &d.Failure
+	case *history.AwakeableCompleted:
+		return nil, &d.Result, nil
+	case *history.AwakeableFailed:
+		return nil, nil, &d.Failure
 	case *history.SignalReceived:
 		return &d.Value, nil, nil
 	case *history.SignalApplied:

@@ -73,6 +73,9 @@ const (
 	OpenConditionWait      CommandType = "open_condition_wait"
 	CancelSelection        CommandType = "cancel_selection_operation"
 	RecordLocalActivity    CommandType = "record_local_activity"
+	// Sojourn only: open an awakeable, which a caller of the API completes or fails
+	OpenAwakeable   CommandType = "open_awakeable"
+	CancelAwakeable CommandType = "cancel_awakeable"
 )
 
 // Terminal reports whether the command ends the run.
@@ -152,7 +155,7 @@ type Command struct {
 	// unreceived_signals. The next run inherits them too.
 	UnreceivedRange *EventRange `json:"unreceived_signal_range,omitempty" of:"continue_as_new"`
 	// Timeout is the maximum wait; 0 times out at once.
-	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait" minimum:"0" maximum:"315360000"`
+	Timeout *int64 `json:"timeout_seconds,omitempty" of:"open_signal_wait open_condition_wait open_awakeable" minimum:"0" maximum:"315360000"`
 	// WorkflowID is the receiver of a signal, or the child to attach. For start_child_workflow, Sojourn only, it is the
 	// child's ID, generated if empty; if the ID is taken, the child fails with the type workflow_id_taken.
 	WorkflowID string `json:"workflow_id,omitempty" of:"signal_workflow! attach_child_workflow! start_child_workflow" minLength:"1" maxLength:"255"`
@@ -164,9 +167,9 @@ type Command struct {
 	// commit. Both require that the run is a child of this workflow; otherwise the child fails.
 	ConflictPolicy string `json:"conflict_policy,omitempty" of:"start_child_workflow" enum:"fail,use-existing,terminate-existing"`
 
-	// Target is the command sequence that opened the activity, timer or child to cancel, or that is attached to the
-	// child.
-	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow!" minimum:"1"`
+	// Target is the command sequence that opened the activity, timer, child or awakeable to cancel, or that is attached
+	// to the child.
+	Target int64 `json:"target,omitempty" of:"cancel_activity! cancel_timer! cancel_child_workflow! cancel_awakeable!" minimum:"1"`
 
 	// Sojourn only: the app requests the worker to stop a leased activity, and the activity ends with the
 	// worker's report or the end of its lease. If false, the activity ends at once.

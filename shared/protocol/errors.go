@@ -89,6 +89,8 @@ const (
 	ReasonStaleSessionEpoch     Reason = "stale_session_epoch"
 	ReasonConflictingCompletion Reason = "conflicting_completion"
 	ReasonAlreadyCompleted      Reason = "already_completed"
+	ReasonAwakeableNotFound     Reason = "awakeable_not_found"
+	ReasonAwakeableClosed       Reason = "awakeable_closed" // the awakeable ended without an outcome
 	ReasonInvalidCommands       Reason = "invalid_commands"
 	ReasonStructuralLimit       Reason = "structural_limit_exceeded"
 	ReasonInvalidPageToken      Reason = "invalid_page_token"
@@ -147,8 +149,9 @@ var statuses = map[Reason]int{
 	ReasonWorkerSessionNotFound: 404,
 	ReasonInvalidBundle:         422, ReasonBundleIntegrity: 422,
 	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonDeploymentNotFound: 404, ReasonAttributeNotFound: 404,
-	ReasonAttributeLimit: 422,
-	ReasonTokenNotFound:  404, ReasonUnknownSignal: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
+	ReasonAwakeableNotFound: 404,
+	ReasonAttributeLimit:    422,
+	ReasonTokenNotFound:     404, ReasonUnknownSignal: 404, ReasonUnknownUpdate: 404, ReasonUnknownQuery: 404,
 	ReasonUpdateRejected: 422, ReasonValidationUnclaimed: 504, ReasonValidationTimeout: 504, ReasonValidationNotFound: 404,
 	ReasonQueryTaskNotFound: 404, ReasonQueryArguments: 422, ReasonQueryQueueFull: 429, ReasonQueryUnavailable: 503,
 	ReasonQueryTimeout: 504, ReasonMethodNotAllowed: 405, ReasonWorkerNotRegistered: 412, ReasonPayloadTooLarge: 413,

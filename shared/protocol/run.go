@@ -318,12 +318,13 @@ type PendingTimer struct {
 	FireAt   history.Time `json:"fire_at"`
 }
 
-// PendingWait is a signal or a condition that the run waits for.
+// PendingWait is a signal, a condition or an awakeable that the run waits for.
 type PendingWait struct {
 	Sequence     int64  `json:"sequence"`
-	Kind         string `json:"kind"` // signal, condition
+	Kind         string `json:"kind"` // signal, condition, awakeable
 	SignalName   string `json:"signal_name"`
 	ConditionKey string `json:"condition_key,omitempty"`
+	AwakeableID  string `json:"awakeable_id,omitempty"`
 }
 
 // PendingChild is an open child workflow. FormerRun is the run that started it, if it is an earlier run of the workflow

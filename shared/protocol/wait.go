@@ -26,6 +26,7 @@ const (
 	WaitForCondition WaitKind = "condition"
 	WaitForChild     WaitKind = "child"
 	WaitForUpdate    WaitKind = "update"
+	WaitForAwakeable WaitKind = "awakeable"
 	WaitForRepair    WaitKind = "quarantined"
 )
 
@@ -48,6 +49,7 @@ const (
 	WaitCondition    WaitReason = "condition"
 	WaitChild        WaitReason = "child"
 	WaitUpdate       WaitReason = "update"
+	WaitAwakeable    WaitReason = "awakeable"
 
 	WaitNoWorker           WaitReason = "no_worker"
 	WaitGroupOffline       WaitReason = "group_offline"
@@ -93,7 +95,7 @@ type Wait struct {
 	Attention bool   `json:"needs_attention"`
 	Message   string `json:"message"` // the reason as a sentence for people; times in it are UTC
 
-	// name of the workflow type, activity type, signal, condition or child
+	// name of the workflow type, activity type, signal, condition or child; ID of the awakeable
 	Name  string `json:"name,omitempty"`
 	Queue string `json:"task_queue,omitempty"` //
 	// task queues that the worker polls; set if the task is in another queue
@@ -215,6 +217,11 @@ var WaitRules = []WaitRule{
 	},
 	{WaitChild, PatienceEndless, FormAlone, `waiting for child workflow "{workflow}" of type "{name}"[ and {more} more]`},
 	{WaitUpdate, PatienceEndless, FormAlone, "waiting for an update; nothing else is pending"},
+	{
+		WaitAwakeable, PatienceEndless, FormAlone,
+		"waiting for awakeable {name}[ until {until} (database clock)][ and {more} more]; " +
+			"to complete it run: sojourn awakeable complete {name}",
+	},
 
 	{WaitNoWorker, PatienceNone, FormClause, `[no live worker is polling queue "{queue}"|no worker is alive]`},
 	{

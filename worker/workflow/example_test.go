@@ -336,3 +336,19 @@ func ExampleNewChannel() {
 	}
 	_ = shop
 }
+
+// The ID goes to a program that calls client.CompleteAwakeable when the payment has arrived.
+func ExampleAwakeable() {
+	order := func(ctx workflow.Context, amount int) (string, error) {
+		paid := workflow.Awakeable[string](ctx, 24*time.Hour)
+		if _, err := workflow.Execute[any](ctx, "request_payment", amount, paid.ID); err != nil {
+			return "", err
+		}
+		receipt, err := paid.Result(ctx)
+		if errors.Is(err, workflow.ErrTimedOut) {
+			return "not paid", nil
+		}
+		return receipt, err
+	}
+	_ = order
+}

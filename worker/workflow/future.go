@@ -17,12 +17,12 @@ type Awaitable interface {
 	isReady() bool
 }
 
-// Future is the result of an activity, a child workflow, a timer or a branch, which is available later.
+// Future is the result of an activity, a child workflow, a timer, an awakeable or a branch, which is available later.
 type Future interface {
 	Awaitable
 	// Get waits for the result and decodes it into the value that out points to; nil discards it. The error is the
-	// error of the activity (an *ActivityError) or of the child (a *ChildError), a decoding error, or ErrCancelled if
-	// ctx is cancelled first. It may be called many times.
+	// error of the activity (an *ActivityError), of the child (a *ChildError) or of the awakeable (an
+	// *AwakeableError), a decoding error, or ErrCancelled if ctx is cancelled first. It may be called many times.
 	Get(ctx Context, out any) error
 	// Ready reports whether Get returns without waiting.
 	Ready() bool
@@ -36,6 +36,7 @@ const (
 	timerStep
 	childStep
 	attachStep
+	awakeableStep
 	branchStep
 )
 
@@ -96,8 +97,8 @@ func (f *future) resolve(value payload.Payload, err error) {
 	f.waiters = nil
 }
 
-// cancel requests the end of the activity, timer or child and resolves the future immediately, unless the options
-// require waiting for the end.
+// cancel requests the end of the activity, timer, child or awakeable and resolves the future immediately, unless the
+// options require waiting for the end.
 func (f *future) cancel() {
 	if f.done || f.cancelRequested {
 		return
@@ -119,6 +120,8 @@ func (f *future) cancel() {
 			Message:   "cancelled by the parent",
 			Cancelled: true,
 		}
+	case awakeableStep:
+		c.Type = protocol.CancelAwakeable
 	}
 	f.m.issue(c)
 	if f.cancelRequested = f.waitForEnd; !f.cancelRequested {
@@ -143,6 +146,8 @@ func (f *future) Get(ctx Context, out any) error {
 			return fmt.Errorf("result of activity %q: %w", f.name, err)
 		case childStep, attachStep:
 			return fmt.Errorf("result of child workflow %q: %w", f.name, err)
+		case awakeableStep:
+			return fmt.Errorf("result of awakeable %q: %w", f.name, err)
 		}
 		return fmt.Errorf("result of a future: %w", err)
 	}

@@ -73,7 +73,8 @@ func group(join *waiter, at map[int64]*protocol.Command) {
 		if f.done || f.seq == 0 || at[f.seq] == nil {
 			continue
 		}
-		if len(f.waiters) != 1 || f.kind == attachStep { // the end of an attached child belongs to no group
+		// the ends of attached children and awakeables belong to no group
+		if len(f.waiters) != 1 || f.kind == attachStep || f.kind == awakeableStep {
 			return
 		}
 		members = append(members, f.seq)

@@ -201,6 +201,9 @@ var durationCalls = map[string]func(workflow.Context, time.Duration) error{
 	"start_timer delay_seconds": func(ctx workflow.Context, d time.Duration) error {
 		return opened(workflow.NewTimer(ctx, d))
 	},
+	"open_awakeable timeout_seconds": func(ctx workflow.Context, d time.Duration) error {
+		return opened(workflow.Awakeable[any](ctx, d))
+	},
 	"schedule_activity start_to_close_timeout": activityTime(func(o *workflow.ActivityOptions, d time.Duration) {
 		o.StartToClose = d
 	}),
@@ -264,7 +267,7 @@ var unsettable = []string{
 	"schedule_activity cancellation_policy", "start_child_workflow cancellation_policy",
 	"start_timer delay_micros", "start_session session_id", "open_signal_wait timeout_seconds",
 	"open_condition_wait", "cancel_selection_operation", "cancel_activity target", "cancel_timer target",
-	"cancel_child_workflow target", "record_version_marker min_supported", "record_version_marker max_supported",
+	"cancel_child_workflow target", "cancel_awakeable target", "record_version_marker min_supported", "record_version_marker max_supported",
 	"fail_workflow exception_class", "fail_workflow failed_step_sequence", "fail_workflow failed_activity_execution_id",
 	"record_local_activity",                          // see TestEveryTextOfALocalStepFailsTheCallOrIsTaken
 	"fail_update", "complete_update", "apply_update", // the app chooses the ID; fail_workflow covers the other texts

@@ -232,7 +232,8 @@ func (m *machine) unrecorded() (commands []protocol.Command, from int64, err err
 		open = append(open, p)
 	}
 	if len(commands)+len(open) > protocol.MaxCommands || after[activityStep] > protocol.MaxPending ||
-		after[timerStep] > protocol.MaxPending || after[childStep] > protocol.MaxPending {
+		after[timerStep] > protocol.MaxPending || after[childStep] > protocol.MaxPending ||
+		after[awakeableStep] > protocol.MaxPending {
 		return nil, 0, fmt.Errorf(
 			"too many open activities, timers or children before local step %q: wait for some of them first",
 			m.queue[len(m.queue)-1].command.ActivityType,

@@ -57,7 +57,7 @@ type machine struct {
 	info       RunInfo
 	arguments  payload.Payload
 	root       *scope
-	steps      map[int64]*future // open activities, timers, children and attachments, by command number
+	steps      map[int64]*future // open activities, timers, children, attachments and awakeables, by command number
 	pending    pending           // what the app counts as open, according to the history
 	signals    map[string]*SignalChannel
 	versions   map[string]int
@@ -358,6 +358,8 @@ func (m *machine) applyEvent(task *protocol.WorkflowTask, e *history.Event) {
 		m.childEnded(e, &d.ChildEnded)
 	case *history.AttachedChildEnded:
 		m.attachedEnded(e, d)
+	case *history.AwakeableCompleted, *history.AwakeableFailed, *history.AwakeableTimedOut:
+		m.awakeableEnded(e)
 	case *history.SignalReceived:
 		m.signalled(d, e)
 	case *history.UpdateAccepted:
@@ -444,8 +446,8 @@ func (m *machine) signalled(d *history.SignalReceived, e *history.Event) {
 	}
 }
 
-// resolve applies an event that ends an activity, timer or child. It ignores the event if the code has cancelled the
-// future or did not issue the command.
+// resolve applies an event that ends an activity, timer, child or awakeable. It ignores the event if the code has
+// cancelled the future or did not issue the command.
 func (m *machine) resolve(seq int64, k kind, e *history.Event, with func(*future) (payload.Payload, error)) {
 	if m.finished {
 		return
@@ -526,6 +528,14 @@ func failure(err error) *protocol.Command {
 			ex.Details, _ = json.Marshal(failed.details)
 		}
 	} else if failed, ok := errors.AsType[*ChildError](err); ok {
+		if failed.Type != "" {
+			c.ExceptionType = failed.Type
+		}
+		c.NonRetryable = failed.NonRetryable
+		if !failed.details.IsZero() {
+			ex.Details, _ = json.Marshal(failed.details)
+		}
+	} else if failed, ok := errors.AsType[*AwakeableError](err); ok {
 		if failed.Type != "" {
 			c.ExceptionType = failed.Type
 		}

@@ -269,6 +269,10 @@ func commandOf(d history.Data) int64 {
 		return d.CommandSequence
 	case *history.SignalSent:
 		return d.CommandSequence
+	case *history.AwakeableOpened:
+		return d.Sequence
+	case *history.AwakeableCancelRequested:
+		return d.CommandSequence
 	}
 	return 0
 }
@@ -310,6 +314,10 @@ func describe(d history.Data) string {
 		return cancelOf("timer", d.Target)
 	case *history.SignalSent:
 		return signalTo(d.SignalName, d.WorkflowID)
+	case *history.AwakeableOpened:
+		return anAwakeable
+	case *history.AwakeableCancelRequested:
+		return cancelOf("awakeable", d.Target)
 	}
 	return d.Type()
 }
@@ -357,6 +365,10 @@ func describeCommand(c *protocol.Command) string {
 		return cancelOf("timer", c.Target)
 	case protocol.SignalWorkflow:
 		return signalTo(c.SignalName, c.WorkflowID)
+	case protocol.OpenAwakeable:
+		return anAwakeable
+	case protocol.CancelAwakeable:
+		return cancelOf("awakeable", c.Target)
 	case protocol.CompleteWorkflow:
 		return "completion of the workflow"
 	case protocol.FailWorkflow:
@@ -390,6 +402,7 @@ func sessionOf(d *history.ActivityScheduled) string {
 const (
 	memoUpsert      = "an upsert of the memo"
 	attributeUpsert = "an upsert of search attributes"
+	anAwakeable     = "an awakeable"
 )
 
 func localStep(name string) string   { return "local step " + quote(name) }

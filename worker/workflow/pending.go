@@ -5,10 +5,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// pending counts, by kind, the open activities, timers and children in the history. The app refuses a completion that
-// would open more than protocol.MaxPending of a kind, but code may start more: the machine delays the excess commands,
-// in order, until others end. The count depends only on history, not on what the code still waits for, so that a cached
-// machine and a new machine delay the same commands.
+// pending counts, by kind, the open activities, timers, children and awakeables in the history. The app refuses a
+// completion that would open more than protocol.MaxPending of a kind, but code may start more: the machine delays the
+// excess commands, in order, until others end. The count depends only on history, not on what the code still waits for,
+// so that a cached machine and a new machine delay the same commands.
 type pending [branchStep]int
 
 // takeEvent updates the counts with one event.
@@ -35,6 +35,10 @@ func (p *pending) takeEvent(d history.Data) {
 	case *history.ChildRunCompleted, *history.ChildRunFailed, *history.ChildRunCancelled, *history.ChildRunTerminated,
 		*history.AttachedChildEnded:
 		p[childStep]--
+	case *history.AwakeableOpened:
+		p[awakeableStep]++
+	case *history.AwakeableCompleted, *history.AwakeableFailed, *history.AwakeableTimedOut, *history.AwakeableClosed:
+		p[awakeableStep]--
 	}
 }
 
@@ -47,6 +51,8 @@ func opens(t protocol.CommandType) (kind, bool) {
 		return timerStep, true
 	case protocol.StartChildWorkflow, protocol.AttachChildWorkflow:
 		return childStep, true
+	case protocol.OpenAwakeable:
+		return awakeableStep, true
 	}
 	return 0, false
 }

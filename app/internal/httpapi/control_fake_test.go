@@ -120,6 +120,12 @@ func (f *fake) DeleteRun(_ context.Context, in protocol.RunDeletion) (protocol.D
 	return protocol.DeletedRun{WorkflowID: in.WorkflowID, RunID: in.RunID, Outcome: "deleted"}, f.saw(in)
 }
 
+func (f *fake) ResolveAwakeable(
+	_ context.Context, in protocol.AwakeableRequest,
+) (protocol.AwakeableReceipt, error) {
+	return protocol.AwakeableReceipt{AwakeableID: in.AwakeableID, Outcome: "completed"}, f.saw(in)
+}
+
 func (f *fake) Debug(_ context.Context, in protocol.Target) (protocol.DebugView, error) {
 	return protocol.DebugView{WorkflowID: in.WorkflowID, RunID: in.RunID, Diagnosis: "waiting"}, f.saw(in)
 }

@@ -33,6 +33,7 @@ type Runs interface {
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Redrive(context.Context, protocol.RedriveRequest) (protocol.RedriveReceipt, error)
+	ResolveAwakeable(context.Context, protocol.AwakeableRequest) (protocol.AwakeableReceipt, error)
 	DeleteRun(context.Context, protocol.RunDeletion) (protocol.DeletedRun, error)
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportResponse, error)
 }

@@ -98,6 +98,7 @@ func routeTable() []route {
 	routes = append(routes, namespaceRoutes(contract)...)
 	routes = append(routes, activityRoutes(ours)...)
 	routes = append(routes, withStartRoutes(ours)...)
+	routes = append(routes, awakeableRoutes(ours)...)
 	routes = append(routes, scheduleRoutes(contract, ours)...)
 	routes = append(routes, retentionRoutes(contract)...)
 	routes = append(routes, systemRoutes(contract)...)

@@ -18,6 +18,9 @@ var (
 		[]protocol.Reason{protocol.ReasonRunNotActive, protocol.ReasonHistoricalRun, protocol.ReasonRequestConflict},
 		noWorkflow...,
 	)
+	onAwakeable = []protocol.Reason{
+		protocol.ReasonAwakeableNotFound, protocol.ReasonAwakeableClosed, protocol.ReasonConflictingCompletion,
+	}
 	onSchedule = []protocol.Reason{protocol.ReasonScheduleNotFound}
 
 	onDeployment = []protocol.Reason{
@@ -406,6 +409,14 @@ var shapes = map[string]serve.Shape{
 		Summary: "Signal a run", Body: protocol.SignalRequest{}, Responses: serve.Responses(http.StatusAccepted, receipt{}),
 		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded),
+	},
+	"complete_awakeable": {
+		Summary: "Complete an awakeable", Body: awakeableCompletion{}, Responses: serve.OK(protocol.AwakeableReceipt{}),
+		Refuses: onAwakeable,
+	},
+	"fail_awakeable": {
+		Summary: "Fail an awakeable", Body: awakeableFailure{}, Needs: []string{"failure"},
+		Responses: serve.OK(protocol.AwakeableReceipt{}), Refuses: onAwakeable,
 	},
 	"signal_with_start": {
 		Summary: "Start a workflow with a signal",

@@ -82,6 +82,21 @@ var aboutControl = map[string]about{
 			"continues. " + laterSame,
 		body: `{"input": ["milk"], "wait_for": "completed", "wait_timeout_seconds": 10, "request_id": "add-1"}`,
 	},
+	"complete_awakeable": {
+		text: "Complete an awakeable with a result, which its workflow receives. A repetition with the same result gets the " +
+			"same response; once the awakeable has ended, every other request is rejected with 409. Open awakeables end " +
+			"without an outcome when their run closes or continues as new.",
+		body: `{"result": {"approved": true, "by": "Ada"}}`,
+		answer: `{"awakeable_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-4", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
+			"outcome": "completed"}`,
+	},
+	"fail_awakeable": {
+		text: "Fail an awakeable. Its workflow receives the failure as an error, with `type`, `message` and `details`. " +
+			"Repetitions and later requests are answered as for `complete_awakeable`.",
+		body: `{"failure": {"type": "Rejected", "message": "the budget is used up"}}`,
+		answer: `{"awakeable_id": "01M7Z3C6QEMJX94H9XJ62VYFPB-4", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
+			"outcome": "failed"}`,
+	},
 	"signal_with_start": {
 		text: "Start a workflow and record a signal in one commit (201). If a run of the workflow ID is open, it receives " +
 			"the signal (202), unless `conflict_policy` is `terminate-existing`. If the latest run has closed, " +

@@ -133,7 +133,7 @@ export interface components {
          * @description The event types of this release. Later releases may have more.
          * @enum {string}
          */
-        EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionSetUp" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
+        EventType: "ActivityCancelRequested" | "ActivityCancelled" | "ActivityCompleted" | "ActivityFailed" | "ActivityRetryScheduled" | "ActivityScheduled" | "ActivityTimedOut" | "AttachedChildEnded" | "AttachedToChild" | "AwakeableCancelRequested" | "AwakeableClosed" | "AwakeableCompleted" | "AwakeableFailed" | "AwakeableOpened" | "AwakeableTimedOut" | "CancelRequested" | "ChildCancelRequested" | "ChildRunCancelled" | "ChildRunCompleted" | "ChildRunFailed" | "ChildRunStarted" | "ChildRunTerminated" | "ChildWorkflowScheduled" | "ConditionWaitOpened" | "ConditionWaitSatisfied" | "ConditionWaitTimedOut" | "MemoUpserted" | "ParentClosePolicyApplied" | "RepairRequested" | "SearchAttributesUpserted" | "SelectionOperationCancelled" | "SelectionResolved" | "SessionEnded" | "SessionRecovered" | "SessionSetUp" | "SessionStarted" | "SideEffectRecorded" | "SignalApplied" | "SignalReceived" | "SignalSent" | "SignalWaitOpened" | "TerminateRequested" | "TimerCancelRequested" | "TimerCancelled" | "TimerFired" | "TimerScheduled" | "UpdateAccepted" | "UpdateApplied" | "UpdateCompleted" | "VersionMarkerRecorded" | "WorkflowCancellationRequested" | "WorkflowCancelled" | "WorkflowCompleted" | "WorkflowContinuedAsNew" | "WorkflowFailed" | "WorkflowStarted" | "WorkflowTerminated" | "WorkflowTimedOut";
         /** @description The failure in an event. */
         Failure: {
             code?: Json;
@@ -470,10 +470,11 @@ export interface components {
             update_id: string;
             update_name: string;
         };
-        /** @description A signal or a condition that the run waits for. */
+        /** @description A signal, a condition or an awakeable that the run waits for. */
         PendingWait: {
+            awakeable_id?: string;
             condition_key?: string;
-            /** @description signal, condition */
+            /** @description signal, condition, awakeable */
             kind: string;
             sequence: number;
             signal_name: string;
@@ -1516,7 +1517,7 @@ export interface components {
             missing?: string[];
             /** @description number of further waits of this kind */
             more?: number;
-            /** @description name of the workflow type, activity type, signal, condition or child */
+            /** @description name of the workflow type, activity type, signal, condition or child; ID of the awakeable */
             name?: string;
             /** @description namespace of the exceeded limit, unless it is the queue's limit */
             namespace?: string;
@@ -1555,12 +1556,12 @@ export interface components {
          * @description The kind of step that a run waits for; it is also the contract's wait_kind.
          * @enum {string}
          */
-        WaitKind: "workflow_task" | "activity" | "timer" | "signal" | "condition" | "child" | "update" | "quarantined";
+        WaitKind: "workflow_task" | "activity" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "quarantined";
         /**
          * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run; session_missing: end_session of a session that the workflow never started */

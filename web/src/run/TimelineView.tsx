@@ -190,7 +190,7 @@ function Row({ lane, scale, now, repeated, picked, onPick }: RowProps) {
 
 function titleOf(l: Lane): string {
   if (l.kind === "timer") return l.detail ? `timer ${chosen(Number(l.detail))}` : "timer";
-  if (l.kind === "wait") return `signal ${l.title}`;
+  if (l.kind === "wait") return `${l.detail || "signal"} ${l.title}`;
   return l.kind === "activity" && l.detail ? `${l.title} (${l.detail})` : l.title;
 }
 
@@ -282,7 +282,7 @@ const barNames: Record<Bar["kind"], string> = {
   attempt: "Attempt",
   backoff: "Retry backoff",
   timer: "Timer",
-  wait: "Waiting for signal",
+  wait: "Waiting",
   hold: "Held by",
 };
 

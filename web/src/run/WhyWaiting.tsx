@@ -40,8 +40,8 @@ export function WhyWaiting({ run }: { run: RunView }) {
       : []),
     ...(p?.waits ?? []).map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
-        {w.kind !== "condition" ? "Waiting for signal" : w.condition_key ? "Waiting for condition" : "Waiting for a condition"}{" "}
-        <b className="font-medium">{w.kind === "condition" ? w.condition_key : w.signal_name}</b>
+        {w.kind === "awakeable" ? "Waiting for awakeable" : w.kind !== "condition" ? "Waiting for signal" : w.condition_key ? "Waiting for condition" : "Waiting for a condition"}{" "}
+        <b className="font-medium">{w.kind === "awakeable" ? w.awakeable_id : w.kind === "condition" ? w.condition_key : w.signal_name}</b>
         {w.kind !== "condition" && w.signal_name && (
           <span className="ml-3 inline-block">
             <Act needs="writer" primary why={run.actions?.can_signal === false && "Not available in the current state of the run."} onClick={() => setSignal(w.signal_name!)}>

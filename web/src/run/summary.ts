@@ -47,6 +47,12 @@ export const tones: Record<EventType, Tone> = {
   ActivityTimedOut: "bad",
   AttachedChildEnded: "idle",
   AttachedToChild: "idle",
+  AwakeableCancelRequested: "idle",
+  AwakeableClosed: "idle",
+  AwakeableCompleted: "good",
+  AwakeableFailed: "bad",
+  AwakeableOpened: "idle",
+  AwakeableTimedOut: "bad",
   CancelRequested: "idle",
   ChildCancelRequested: "idle",
   ChildRunCancelled: "idle",
@@ -147,6 +153,14 @@ export function summary(e: HistoryEvent): string {
       return `${s("workflow_type")} as ${s("workflow_id")}`.trim();
     case "AttachedChildEnded":
       return `${s("workflow_type") || s("workflow_id")}${result !== undefined ? ` → ${result}` : why && `: ${why}`}`;
+    case "AwakeableOpened":
+      return s("awakeable_id");
+    case "AwakeableCompleted":
+      return `${s("awakeable_id")}${result !== undefined ? ` → ${result}` : ""}${s("identity") && `, by ${s("identity")}`}`;
+    case "AwakeableFailed":
+    case "AwakeableTimedOut":
+    case "AwakeableClosed":
+      return `${s("awakeable_id")}${why && `: ${why}`}${s("identity") && `, by ${s("identity")}`}`;
     case "UpdateAccepted":
     case "UpdateApplied":
       return `${s("update_name")}${list("arguments")}`;

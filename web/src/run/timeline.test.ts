@@ -16,6 +16,26 @@ const bar = (b: Bar) => [b.kind, b.from - zero, b.to === null ? null : b.to - ze
 const bars = (l: Lane | undefined) => l?.bars.map(bar);
 const find = (lanes: Lane[], title: string) => lanes.find((l) => l.title === title);
 
+describe("an awakeable", () => {
+  it("has a lane from its opening to its outcome", () => {
+    const t = buildTimeline(
+      history(
+        started,
+        [10, "AwakeableOpened", { sequence: 1, awakeable_id: "r-1" }],
+        [10, "AwakeableOpened", { sequence: 2, awakeable_id: "r-2" }],
+        [10, "AwakeableOpened", { sequence: 3, awakeable_id: "r-3" }],
+        [20, "SignalReceived", { signal_name: "r-1" }],
+        [30, "AwakeableCompleted", { sequence: 1, awakeable_id: "r-1" }],
+        [40, "AwakeableFailed", { sequence: 2, awakeable_id: "r-2", message: "no" }],
+      ),
+      none,
+    );
+    expect(["r-1", "r-2", "r-3"].map((id) => bars(find(t.lanes, id)))).toEqual([[["wait", 10, 30, "completed"]], [["wait", 10, 40, "failed"]], [["wait", 10, null]]]);
+    expect(find(t.lanes, "r-1")).toMatchObject({ kind: "wait", detail: "awakeable", state: "completed", marks: [] });
+    expect(find(t.lanes, "r-2")).toMatchObject({ state: "failed", failure: "no" });
+  });
+});
+
 describe("an activity", () => {
   it("waits from its schedule to its start and runs to its end", () => {
     const t = buildTimeline(

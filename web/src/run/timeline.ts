@@ -87,6 +87,13 @@ const endings: Record<string, LaneState> = {
   ChildRunTerminated: "cancelled",
 };
 
+const resolutions: Record<string, LaneState> = {
+  AwakeableCompleted: "completed",
+  AwakeableFailed: "failed",
+  AwakeableTimedOut: "timed_out",
+  AwakeableClosed: "cancelled",
+};
+
 const closings: Record<string, LaneState> = {
   WorkflowCompleted: "completed",
   WorkflowContinuedAsNew: "completed",
@@ -129,6 +136,7 @@ class Builder {
       this.run.events.push(e.sequence);
     } else if (type.startsWith("Activity")) this.activity(e, p, at);
     else if (type.startsWith("Child")) this.child(e, p, at);
+    else if (type.startsWith("Awakeable")) this.awakeable(e, p, at);
     else if (type.startsWith("Attached")) this.attached(e, p, at);
     else if (type.startsWith("Timer")) this.timer(e, p, at);
     else if (type.startsWith("Session")) this.session(e, p, at);
@@ -289,6 +297,28 @@ class Builder {
     if (bar) Object.assign(bar, { to: at, outcome: fired ? "completed" : "cancelled" });
   }
 
+  private awakeable(e: HistoryEvent, p: Payload, at: number): void {
+    const id = `wait ${number(p, e.event_type === "AwakeableCancelRequested" ? "target" : "sequence")}`;
+    if (e.event_type === "AwakeableOpened") {
+      const l = lane("wait", id, text(p, "awakeable_id"), at, number(p, "sequence"), "waiting");
+      l.detail = "awakeable";
+      l.events.push(e.sequence);
+      l.bars.push({ kind: "wait", from: at, to: null });
+      this.lanes.set(id, l);
+      return;
+    }
+    const l = this.lanes.get(id);
+    if (!l) return;
+    l.events.push(e.sequence);
+    const ended = resolutions[e.event_type];
+    if (!ended) return;
+    l.state = ended;
+    l.to = at;
+    if (ended !== "completed") l.failure = text(p, "message") || text(p, "reason") || "timed out";
+    const bar = l.bars[0];
+    if (bar) Object.assign(bar, { to: at, outcome: outcomeOf(ended), ...(l.failure && { note: l.failure }) });
+  }
+
   private signal(e: HistoryEvent, p: Payload, at: number): void {
     const name = text(p, "signal_name");
     const id = `wait ${number(p, "sequence")}`;
@@ -301,7 +331,7 @@ class Builder {
         return;
       }
       case "SignalReceived": {
-        const waiting = [...this.lanes.values()].find((l) => l.kind === "wait" && l.to === null && l.title === name && !l.marks.length);
+        const waiting = [...this.lanes.values()].find((l) => l.kind === "wait" && !l.detail && l.to === null && l.title === name && !l.marks.length);
         const mark: Mark = { kind: "signal", at, label: `signal ${name} received` };
         (waiting ?? this.run).marks.push(mark);
         (waiting ?? this.run).events.push(e.sequence);

@@ -287,7 +287,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 				return err
 			}
 			for _, e := range slices.Backward(events) {
-				if endedActivity(e.Data) == seq {
+				if endedStep(e.Data) == seq {
 					found = e
 					return errEnough
 				}
@@ -305,8 +305,8 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 	}
 }
 
-// endedActivity returns the activity that the event ends, or 0 if it ends none.
-func endedActivity(d history.Data) int64 {
+// endedStep returns the activity or awakeable that the event ends, or 0 if it ends none.
+func endedStep(d history.Data) int64 {
 	switch d := d.(type) {
 	case *history.ActivityCompleted:
 		return d.Sequence
@@ -315,6 +315,14 @@ func endedActivity(d history.Data) int64 {
 	case *history.ActivityTimedOut:
 		return d.Sequence
 	case *history.ActivityCancelled:
+		return d.Sequence
+	case *history.AwakeableCompleted:
+		return d.Sequence
+	case *history.AwakeableFailed:
+		return d.Sequence
+	case *history.AwakeableTimedOut:
+		return d.Sequence
+	case *history.AwakeableClosed:
 		return d.Sequence
 	}
 	return 0

@@ -1,0 +1,127 @@
+package broker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+
+	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/app/internal/transaction"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/protocol"
+)
+
+// A caller outside of Sojourn resolves an awakeable, and may repeat the request if the response is lost. The run keeps
+// open awakeables only, so the app recognizes a repetition by the hash in the event that ended the awakeable.
+
+// ResolveAwakeable completes or fails an awakeable. A request with the content of the accepted one gets the same
+// response; any other request is refused once the awakeable has ended.
+func (b *Broker) ResolveAwakeable(
+	ctx context.Context, in protocol.AwakeableRequest,
+) (protocol.AwakeableReceipt, error) {
+	ns := transaction.NamespaceOrDefault(in.Namespace)
+	run, seq, ok := engine.ParseStepID(in.AwakeableID)
+	if !ok {
+		return protocol.AwakeableReceipt{}, awakeableNotFound(in.AwakeableID)
+	}
+	resolve, size, err := awakeableOutcome(in)
+	if err != nil {
+		return protocol.AwakeableReceipt{}, err
+	}
+	resolve.Seq = seq
+	if err := b.delayLargePayload(ctx, ns, size); err != nil {
+		return protocol.AwakeableReceipt{}, err
+	}
+	o, err := transaction.Commit[transaction.Outcome](
+		ctx, b.store, transaction.UpdateRun(ns, run, store.Keys{Runs: []string{run}}, resolve),
+	)
+	switch {
+	case protocol.ReasonOf(err) == protocol.ReasonTaskNotFound:
+		return protocol.AwakeableReceipt{}, awakeableNotFound(in.AwakeableID)
+	case errors.Is(err, engine.ErrAwakeableNotOpen):
+		return b.endedAwakeable(ctx, ns, in.AwakeableID, resolve.Hash)
+	case err != nil:
+		return protocol.AwakeableReceipt{}, err
+	}
+	return protocol.AwakeableReceipt{
+		AwakeableID: in.AwakeableID, WorkflowID: o.Run.WorkflowID, RunID: run, Outcome: o.Outcome,
+	}, nil
+}
+
+// awakeableOutcome returns the engine's input for a request, and the size of its payload.
+func awakeableOutcome(in protocol.AwakeableRequest) (resolve engine.ResolveAwakeable, size int, err error) {
+	if in.Failure != nil {
+		f, err := in.CleanedFailure()
+		if err != nil {
+			return resolve, 0, err
+		}
+		return engine.ResolveAwakeable{Failure: f, Hash: hashOf(f), Identity: in.Identity},
+			len(f.Message) + len(f.Details) + len(f.StackTrace), nil
+	}
+	p, err := in.Envelope()
+	if err != nil {
+		return resolve, 0, badPayload("result", err)
+	}
+	if err := Blob("result", p.Blob); err != nil {
+		return resolve, 0, err
+	}
+	return engine.ResolveAwakeable{Result: p.Blob, Hash: hashResult(p.Blob), Identity: in.Identity}, len(p.Blob), nil
+}
+
+// endedAwakeable returns the first response if a request with this hash ended the awakeable, and a refusal otherwise.
+func (b *Broker) endedAwakeable(
+	ctx context.Context, ns, id, hash string,
+) (out protocol.AwakeableReceipt, err error) {
+	run, seq, _ := engine.ParseStepID(id)
+	var ended history.Event
+	err = b.store.View(ctx, func(r store.Reader) error {
+		head, err := transaction.FindHead(ctx, r, protocol.Target{Namespace: ns, RunID: run})
+		if err != nil {
+			return err
+		}
+		// A run without awakeables, or with fewer commands, does not need a search of its history.
+		if !head.NeedsAwakeables || seq > head.CommandSeq {
+			return store.ErrNotFound
+		}
+		out = protocol.AwakeableReceipt{AwakeableID: id, WorkflowID: head.WorkflowID, RunID: run}
+		ended, err = r.Completion(ctx, run, seq)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) || protocol.ReasonOf(err) == protocol.ReasonRunNotFound {
+		return out, awakeableNotFound(id)
+	} else if err != nil {
+		return out, err
+	}
+	var stored string
+	switch d := ended.Data.(type) {
+	case *history.AwakeableCompleted:
+		out.Outcome, stored = "completed", d.BodyHash
+	case *history.AwakeableFailed:
+		out.Outcome, stored = "failed", d.BodyHash
+	case *history.AwakeableTimedOut:
+		return out, awakeableClosed(id, "timed_out", "its timeout elapsed")
+	case *history.AwakeableClosed:
+		return out, awakeableClosed(id, "closed", cmp.Or(d.Reason, "its run closed"))
+	default:
+		return out, awakeableNotFound(id)
+	}
+	if stored != hash {
+		return out, protocol.Refuse(
+			protocol.ReasonConflictingCompletion, "awakeable %s was already resolved with other content", id,
+		).With("awakeable_id", id).With("outcome", out.Outcome)
+	}
+	return out, nil
+}
+
+func awakeableClosed(id, outcome, why string) error {
+	return protocol.Refuse(protocol.ReasonAwakeableClosed, "awakeable %s ended without an outcome: %s", id, why).
+		With("awakeable_id", id).With("outcome", outcome)
+}
+
+func awakeableNotFound(id string) error {
+	return protocol.Refuse(
+		protocol.ReasonAwakeableNotFound, "awakeable %s not found; the ID is RUN_ID-SEQUENCE, as the workflow code received it",
+		id,
+	).With("awakeable_id", id)
+}

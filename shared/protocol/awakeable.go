@@ -1,0 +1,67 @@
+package protocol
+
+import (
+	"bytes"
+	"encoding/json"
+
+	"github.com/sojourn-run/sojourn/shared/payload"
+)
+
+// CapAwakeables is the capability of workers that replay histories with awakeables. Only they receive the workflow
+// tasks of a run that has opened one.
+const CapAwakeables = "awakeables"
+
+// AwakeableRequest completes an awakeable with a result, or fails it with a failure.
+type AwakeableRequest struct {
+	Namespace   string `json:"-"`
+	AwakeableID string `json:"-"`
+	Identity    string `json:"-"`
+
+	// Result is any JSON value, or an envelope; absent: null. An object with the members codec and blob is an envelope.
+	Result  json.RawMessage `json:"result,omitempty"`
+	Failure *Failure        `json:"failure,omitempty"`
+}
+
+// AwakeableReceipt is the response to an accepted outcome of an awakeable, also to each repetition of the request.
+type AwakeableReceipt struct {
+	AwakeableID string `json:"awakeable_id"`
+	WorkflowID  string `json:"workflow_id"`
+	RunID       string `json:"run_id"`
+	Outcome     string `json:"outcome" enum:"completed,failed"`
+}
+
+// Envelope returns the result as an envelope. A result that is not an envelope is encoded.
+func (r *AwakeableRequest) Envelope() (payload.Payload, error) {
+	var p payload.Payload
+	switch {
+	case len(r.Result) == 0:
+		return p, nil
+	case IsEnvelope(r.Result):
+		err := json.Unmarshal(r.Result, &p)
+		return p, err
+	}
+	return payload.FromJSON(r.Result)
+}
+
+// CleanedFailure returns the failure in the form that history stores: with cleaned texts, and with details as an
+// envelope. It rejects a failure without a message.
+func (r *AwakeableRequest) CleanedFailure() (*Failure, error) {
+	f := r.Failure.Cleaned()
+	if f.Message == "" {
+		return nil, Invalid("failure.message", "must not be empty")
+	}
+	d := bytes.TrimSpace(f.Details)
+	switch {
+	case len(d) == 0 || bytes.Equal(d, []byte("null")):
+		f.Details = nil
+	case !IsEnvelope(d):
+		p, err := payload.FromJSON(d)
+		if err != nil {
+			return nil, RefusePayload("failure.details", err)
+		}
+		if f.Details, err = json.Marshal(p); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
