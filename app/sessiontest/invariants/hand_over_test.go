@@ -28,6 +28,10 @@ type handOvers struct {
 	lease time.Duration
 	life  time.Duration
 	start time.Time
+	// pace is the time from which the pauses of the operator and the life of a process are derived.
+	pace time.Duration
+	// waves: the sessions are idle between waves of activities, so that they may move for balance.
+	waves bool
 
 	mu     sync.Mutex // guards the fields below
 	owners map[epochOf]string
@@ -45,14 +49,28 @@ type handOverState struct {
 	ready    atomic.Bool
 }
 
-const handOverDefinition = "llama"
+const (
+	handOverDefinition = "llama"
+	handOverSessions   = 4
+)
 
 func newHandOvers(w *harness, seed uint64) *handOvers {
 	r := rand.New(rand.NewPCG(seed, 0))
-	return &handOvers{
+	s := &handOvers{
 		harness: w, seed: seed, ns: w.namespace(fmt.Sprintf("h%d", seed)), most: 2 + r.IntN(2),
 		lease: time.Duration(200+r.IntN(400)) * time.Millisecond, life: 3 * time.Second, owners: map[epochOf]string{},
 	}
+	s.pace = s.lease
+	return s
+}
+
+// newBalance returns a schedule in which the store's clock advances by minutes, so that sessions move to workers that
+// registered half a minute ago. The leases outlast it.
+func newBalance(w *harness, seed uint64) *handOvers {
+	s := newHandOvers(w, seed)
+	s.most, s.lease, s.life, s.waves = 4, time.Hour, 6*time.Second, true
+	s.pace = 800 * time.Millisecond
+	return s
 }
 
 func (s *handOvers) fail(format string, args ...any) {
@@ -69,9 +87,13 @@ func (s *handOvers) app(r *rand.Rand) *broker.Broker { return s.apps[r.IntN(len(
 
 // run runs the schedule, and then waits until no worker prepares a session any more.
 func (s *handOvers) run() error {
+	rounds := 40
+	if s.waves {
+		rounds = 1
+	}
 	var commands []protocol.Command
-	for range 40 {
-		for i := range 4 {
+	for range rounds {
+		for i := range handOverSessions {
 			c := inSession(fmt.Sprintf("s%d", i))
 			c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
 			commands = append(commands, c)
@@ -86,6 +108,18 @@ func (s *handOvers) run() error {
 		wait.Go(func() { s.worker(name, rand.New(rand.NewPCG(s.seed, uint64(i+1)))) })
 	}
 	wait.Go(func() { s.operator(rand.New(rand.NewPCG(s.seed, 9))) })
+	for s.waves && !s.hasEnded() {
+		time.Sleep(s.pace)
+		s.shift.Add(int64(25 * time.Second))
+		_, err := s.apps[0].Broker().Signal(context.Background(), protocol.SignalRequest{
+			Target: protocol.Target{Namespace: s.ns, WorkflowID: s.ns}, SignalName: "wave",
+		})
+		if err != nil {
+			s.fail("signal: %w", err)
+			break
+		}
+		s.step(s.ns, s.ns, commands...)
+	}
 	wait.Wait()
 	close(ended)
 	watch.Wait()
@@ -122,14 +156,18 @@ func (s *handOvers) watch(ended <-chan struct{}) {
 
 // operator drains one worker after the other for a while.
 func (s *handOvers) operator(r *rand.Rand) {
-	for ctx := context.Background(); !s.hasEnded(); s.pass(time.Duration(r.Int64N(int64(s.lease)))) {
+	pause := s.pace
+	if s.waves {
+		pause *= 4
+	}
+	for ctx := context.Background(); !s.hasEnded(); s.pass(time.Duration(r.Int64N(int64(pause)))) {
 		target := protocol.FleetTarget{WorkerID: []string{"a", "b", "c"}[r.IntN(3)]}
 		for _, verb := range []string{protocol.FleetDrain, protocol.FleetResume} {
 			_, err := s.app(r).Fleet().OperateFleet(ctx, protocol.FleetRequest{Namespace: s.ns, FleetTarget: target, Verb: verb})
 			if err != nil && protocol.ReasonOf(err) != protocol.ReasonWorkerNotFound {
 				s.fail("%s: %w", verb, err)
 			}
-			s.pass(time.Duration(r.Int64N(2 * int64(s.lease))))
+			s.pass(time.Duration(r.Int64N(2 * int64(s.pace))))
 		}
 	}
 }
@@ -142,10 +180,10 @@ func (s *handOvers) worker(name string, r *rand.Rand) {
 			s.fail("register: %w", err)
 			return
 		}
-		until := time.Now().Add(2*s.lease + time.Duration(r.Int64N(4*int64(s.lease))))
+		until := time.Now().Add(2*s.pace + time.Duration(r.Int64N(4*int64(s.pace))))
 		for time.Now().Before(until) && !s.hasEnded() && p.step() {
 			if r.IntN(150) == 0 {
-				s.pass(s.lease + time.Duration(r.Int64N(int64(s.lease)))) // frozen
+				s.pass(s.pace + time.Duration(r.Int64N(int64(s.pace)))) // frozen
 			}
 		}
 		if s.hasEnded() || r.IntN(3) > 0 {
@@ -230,7 +268,7 @@ func (s *handOvers) process(name, incarnation string, r *rand.Rand) (*handOverPr
 
 // step runs one random action of the process. It returns false if another process has registered.
 func (p *handOverProcess) step() bool {
-	p.pass(time.Duration(p.r.Int64N(int64(p.lease) / 20)))
+	p.pass(time.Duration(p.r.Int64N(int64(p.pace) / 20)))
 	switch what := p.r.IntN(10); {
 	case what < 3:
 		return p.heartbeat()
@@ -389,7 +427,7 @@ func (p *handOverProcess) poll() bool {
 func (p *handOverProcess) shutdown() {
 	p.draining, p.handsOver = true, false
 	ok := p.heartbeat()
-	for until := time.Now().Add(3 * p.lease); ok && time.Now().Before(until) && (p.handsOver || len(p.running) > 0); {
+	for until := time.Now().Add(3 * p.pace); ok && time.Now().Before(until) && (p.handsOver || len(p.running) > 0); {
 		ok = p.step()
 	}
 	for len(p.running) > 0 {
@@ -427,14 +465,19 @@ func (p *handOverProcess) end(reason string) []session.Info {
 // in prepared state only under the epoch after that for which it was prepared, a worker never holds and prepares more
 // sessions than its maximum, and the state of each discarded preparation is torn down.
 func TestHandOversKeepTheInvariants(t *testing.T) {
-	for name, in := range map[string]func() func() *harness{
-		"postgres": func() func() *harness { w := onPostgres(t, 2); return func() *harness { return w } },
-		"sqlite":   func() func() *harness { return func() *harness { return onSQLite(t) } },
+	onSQLite := func() func() *harness { return func() *harness { return onSQLite(t) } }
+	for name, in := range map[string]struct {
+		open    func() func() *harness
+		balance bool
+	}{
+		"postgres":        {func() func() *harness { w := onPostgres(t, 2); return func() *harness { return w } }, false},
+		"sqlite":          {onSQLite, false},
+		"sqlite, balance": {onSQLite, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, n, first := in(), schedules(t, 12), seed(t)
+			w, n, first := in.open(), schedules(t, 12), seed(t)
 			t.Logf("seeds from %d", first)
-			var acquired, discarded, drained int
+			var acquired, discarded, drained, rebalanced int
 			var mu sync.Mutex
 			var wait sync.WaitGroup
 			slots := make(chan struct{}, 4)
@@ -442,17 +485,26 @@ func TestHandOversKeepTheInvariants(t *testing.T) {
 				slots <- struct{}{}
 				wait.Go(func() {
 					defer func() { <-slots }()
-					s := newHandOvers(w(), first+uint64(i))
+					create := newHandOvers
+					if in.balance {
+						create = newBalance
+					}
+					s := create(w(), first+uint64(i))
 					if err := s.run(); err != nil {
 						t.Errorf("seed %d, lease %s, at most %d sessions:\n%v", s.seed, s.lease, s.most, err)
 					}
 					mu.Lock()
 					defer mu.Unlock()
 					acquired, discarded, drained = acquired+s.acquired, discarded+s.discarded, drained+s.drained
+					rebalanced += s.rebalanced(s.ns, handOverSessions)
 				})
 			}
 			wait.Wait()
-			t.Logf("%d schedules: %d workers shut down, %d hand-overs, %d discarded preparations", n, drained, acquired, discarded)
+			t.Logf("%d schedules: %d workers shut down, %d hand-overs, %d discarded preparations, %d for balance",
+				n, drained, acquired, discarded, rebalanced)
+			if in.balance && rebalanced == 0 {
+				t.Error("no session was chosen to move for balance")
+			}
 			if acquired == 0 || discarded == 0 {
 				t.Error("no session was handed over, or no preparation was discarded")
 			}
