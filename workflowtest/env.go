@@ -88,6 +88,9 @@ func Run[T testing.TB](t T, r *worker.Registry, test func(t T, env *Env)) {
 func runWith[T testing.TB](t T, o Options, r *worker.Registry, test func(t T, env *Env)) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "test.db")
+	if err := sqlite.WriteMigrated(path); err != nil {
+		t.Fatal(err)
+	}
 	late := &atomic.Bool{}
 	defer warn(t, late)()
 	plain, ok := any(t).(*testing.T)
@@ -182,9 +185,9 @@ func (e *Env) begin(path string) (end func()) {
 			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: e.watchQueues(d)})
 		},
 		Settings: func() protocol.WorkerSettings {
-			// Send as few heartbeats as possible, since each costs CPU time. The app treats a worker as dead after 60 s
-			// without heartbeats.
-			return protocol.WorkerSettings{BeatSeconds: 45}
+			// Send as few heartbeats as possible, since each costs CPU time. After 33 s without a heartbeat the app lets
+			// other workers acquire the soft sessions of a worker.
+			return protocol.WorkerSettings{BeatSeconds: 30}
 		},
 	})
 	if err != nil {

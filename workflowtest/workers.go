@@ -252,8 +252,8 @@ func (e *Env) endWorkers() (err error) {
 type Session struct {
 	ID     string
 	Status string // active, expired, closed, failed or orphaned
-	Worker string // ID of the worker that holds it; empty: none
-	Epoch  int64  // number of its acquisitions, which fences off former holders
+	Worker string // ID of the worker that owns it; empty: none
+	Epoch  int64  // rises with each acquisition, so that the app rejects former owners
 }
 
 // Sessions returns the sessions of the test, sorted by their IDs.

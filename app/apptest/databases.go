@@ -38,34 +38,12 @@ func Two(t testing.TB, o Options) (a, b *App) {
 // SQLite creates a migrated SQLite file for a test and returns its URL, sqlite:PATH.
 func SQLite(t testing.TB) string {
 	t.Helper()
-	content, err := migratedFile()
-	if err != nil {
-		t.Fatal(err)
-	}
 	path := filepath.Join(t.TempDir(), "test.db")
-	if err := os.WriteFile(path, content, 0o600); err != nil {
+	if err := sqlite.WriteMigrated(path); err != nil {
 		t.Fatal(err)
 	}
 	return "sqlite:" + path
 }
-
-// migratedFile returns the content of a new SQLite file after all migrations.
-var migratedFile = sync.OnceValues(func() (content []byte, err error) {
-	dir, err := os.MkdirTemp("", "sojourn-apptest-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	path := filepath.Join(dir, "template.db")
-	s, err := sqlite.Open(context.Background(), path, sqldb.Options{})
-	if err == nil {
-		err = s.Close()
-	}
-	if err != nil {
-		return nil, err
-	}
-	return os.ReadFile(path)
-})
 
 // Postgres creates a migrated database for a test, on the server of SOJOURN_TEST_POSTGRES, and returns its URL.
 func Postgres(t testing.TB) string {

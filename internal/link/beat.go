@@ -60,33 +60,48 @@ func (l *Link) heartbeatLoop(ctx context.Context) {
 	}
 }
 
-// beatEvery returns the heartbeat interval: from the options, otherwise from the app, otherwise 10 s.
+// beatEvery returns the current heartbeat interval, which is shorter during a hand-over.
 func (l *Link) beatEvery() time.Duration {
-	if l.opt.Heartbeat > 0 {
-		return l.opt.Heartbeat
-	}
-	every := 10 * time.Second
-	if s := l.Settings().BeatSeconds; s > 0 {
-		every = time.Duration(s) * time.Second
-	}
-	if l.quiet() {
-		every = min(every, quietBeat)
-	}
-	if l.handsOver() || l.prepares {
+	l.mu.Lock()
+	lv := l.live
+	l.mu.Unlock()
+	every := l.beatInterval(lv)
+	if l.opt.Heartbeat <= 0 && (l.handsOver() || l.prepares) {
 		every = min(every, handOverBeat)
 	}
 	return every
 }
 
-// quiet reports whether the current connection has no notices.
+// beatInterval returns the heartbeat interval on a connection outside of hand-overs, which the worker registers: from
+// the options, otherwise from the app, otherwise 10 s. lv may be nil.
+func (l *Link) beatInterval(lv *live) time.Duration {
+	if l.opt.Heartbeat > 0 {
+		return l.opt.Heartbeat
+	}
+	every := 10 * time.Second
+	if lv == nil {
+		return every
+	}
+	if s := lv.settings.BeatSeconds; s > 0 {
+		every = time.Duration(s) * time.Second
+	}
+	if lv.quiet() {
+		every = min(every, quietBeat)
+	}
+	return every
+}
+
+// quiet reports whether no notices arrive on the connection.
+func (lv *live) quiet() bool {
+	q, ok := lv.conn.(quiet)
+	return ok && q.Quiet()
+}
+
+// quiet reports whether no notices arrive on the current connection.
 func (l *Link) quiet() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.live == nil {
-		return false
-	}
-	q, ok := l.live.conn.(quiet)
-	return ok && q.Quiet()
+	return l.live != nil && l.live.quiet()
 }
 
 // until returns the time until the earlier of two times, with a minimum.

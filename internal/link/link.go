@@ -397,7 +397,7 @@ func (l *Link) machine() protocol.MachineInformation {
 func (l *Link) register(ctx context.Context, lv *live, held *[]string) error {
 	in := l.opt.Register()
 	in.Held = held
-	in.HeartbeatSecs = new(min(max(int64(l.beatEvery()/time.Second), 1), 3600))
+	in.HeartbeatSecs = new(min(max(int64(l.beatInterval(lv)/time.Second), 1), 3600))
 	in.WorkerID, in.Namespace, in.Incarnation, in.Release = l.opt.WorkerID, l.opt.Namespace, l.opt.Incarnation,
 		l.opt.Release
 	_, err := call(ctx, l, lv.conn, "register", protocol.WorkerVerbs.Register, in)

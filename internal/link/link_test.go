@@ -11,6 +11,7 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -130,6 +131,20 @@ func TestReconnectRegistersTheSameIncarnation(t *testing.T) {
 			t.Errorf("a poll over the new connection: %v", err)
 		}
 	})
+}
+
+// The first registration contains the heartbeat interval of the app's settings. With a shorter one the app would
+// conclude that the worker has missed heartbeats.
+func TestTheFirstRegistrationHasTheHeartbeatIntervalOfTheApp(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.Settings = func() protocol.WorkerSettings { return protocol.WorkerSettings{BeatSeconds: 40} }
+	}})
+	l := start(t, link.Options{Carrier: &link.Socket{URLs: []string{a.URL()}}, Heartbeat: -1})
+	l.ready()
+	w, err := a.Broker().Membership().Known(t.Context(), engine.WorkerKey{Namespace: "default", ID: "w"})
+	if err != nil || w.HeartbeatSecs != 40 {
+		t.Errorf("registered %+v, %v", w, err)
+	}
 }
 
 func TestNextURLIsTriedWhenOneFails(t *testing.T) {
