@@ -28,6 +28,9 @@ func (b *Broker) Redrive(ctx context.Context, in protocol.RedriveRequest) (proto
 	if err := b.prepareRedrive(ctx, &r); err != nil {
 		return protocol.RedriveReceipt{}, err
 	}
+	if err := b.delayLargePayload(ctx, in.Namespace, r.bytes); err != nil {
+		return protocol.RedriveReceipt{}, err
+	}
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
 	if in.RequestID != "" {
@@ -52,6 +55,7 @@ type redrive struct {
 	in      protocol.RedriveRequest
 	receipt store.ReceiptKey // only with a request ID
 	hash    string           // of the request
+	bytes   int              // size of the copied history
 	plan    *engine.Redrive  // nil: refused says why
 	refused error
 }
@@ -65,7 +69,8 @@ func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) error {
 			return err
 		}
 		var events []history.Event
-		for from.Status == protocol.RunFailed && int64(len(events)) < from.LastSeq {
+		copies := from.Status == protocol.RunFailed && from.Bytes <= engine.MaxCopiedBytes
+		for copies && int64(len(events)) < from.LastSeq {
 			page, err := read.Events(
 				ctx, from.ID, int64(len(events)), from.LastSeq, transaction.MaxPage, transaction.MaxPageSize,
 			)
@@ -76,6 +81,9 @@ func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) error {
 				return transaction.RunNotFound(from.ID)
 			}
 			events = append(events, page...)
+		}
+		if copies {
+			r.bytes = int(from.Bytes)
 		}
 		r.plan, r.refused = engine.PrepareRedrive(from, events, ulid.Make().String())
 		return nil

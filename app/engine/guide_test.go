@@ -20,6 +20,7 @@ func TestGuideStatesTheNumbersOfTheEngine(t *testing.T) {
 	docnumbers.In(t, "guide/debug.md", "| `child` | a child workflow is open | `workflow_id`, `name`, `more` | after {} failures |", failedEnough)
 	docnumbers.In(t, "guide/debug.md", "a worker may lease it and does not | `worker_id`, `since` | after {} |", waitedEnough)
 	docnumbers.In(t, "guide/debug.md", "or it was blamed for the loss of {} worker processes) continues after", DefaultBlamedLosses)
+	docnumbers.In(t, "guide/runs.md", "or the history is larger than {} |", MaxCopiedBytes)
 	docnumbers.In(t, "guide/runs.md", "at most {} on a run, {} each and {} together", protocol.MaxAttributes, protocol.MaxAttributeBytes, protocol.MaxAttributesBytes)
 	docnumbers.In(t, "guide/deploy.md", "A session with options has its own lease ({} by default)",
 		WorkerSessionLease*time.Second)

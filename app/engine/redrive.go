@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -13,6 +14,10 @@ import (
 // of the events that precede the failure, so its code replays them and gets the recorded results again. Two things are
 // missing in the copy: the failures of activities that the last workflow task was the first to see, whose activities
 // run again, and the commands of that task.
+
+// MaxCopiedBytes is the maximum size of a history that is copied. The copy is one insert, and other changes of its
+// commit wait for it.
+const MaxCopiedBytes = 32 << 20
 
 // Redrive continues a failed run. It is prepared outside of the transaction, since the history of a closed run does not
 // change.
@@ -44,6 +49,9 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 			With("run_id", from.ID)
 	}
 	r := &Redrive{from: from, runID: runID}
+	if from.Bytes > MaxCopiedBytes {
+		return nil, r.unsupported(fmt.Sprintf("its history has %d MiB, at most %d", from.Bytes>>20, MaxCopiedBytes>>20))
+	}
 	last := len(events) - 1
 	if last < 1 || events[last].TaskID == "" {
 		return nil, r.unsupported("no workflow task failed the run")

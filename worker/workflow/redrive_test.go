@@ -175,4 +175,8 @@ func TestARedriveRefusesHistoriesThatItCannotContinue(t *testing.T) {
 		}
 	}
 	refused(selected, protocol.ReasonUnsupportedHistory)
+	large := start(t, func(workflow.Context) error { return errors.New("a defect") })
+	large.drain(nil)
+	large.run.Bytes = engine.MaxCopiedBytes + 1
+	refused(large, protocol.ReasonUnsupportedHistory)
 }
