@@ -96,6 +96,7 @@ type Broker struct {
 	logs       *logs.Logs
 	view       *view.View
 	recounts   recounts
+	batchJobs  batchJobs
 
 	background sync.WaitGroup
 	mu         sync.Mutex // guards draining and closing
@@ -109,6 +110,7 @@ type Broker struct {
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
 	s.Quotas().Limit(*b.opt.Quotas)
+	b.batchJobs = newBatchJobs()
 	b.recounts = recounts{names: map[string]bool{}, wake: make(chan struct{}, 1)}
 	b.logs = logs.New(s, logs.Options{Shared: o.Shared, Age: b.opt.LogAge, Attempt: b.AttemptStatus})
 	// Membership is created first: query tasks, the read models and the fleet all depend on it.
@@ -116,7 +118,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollRetention,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
-		Lost: o.Metrics.countLostProcess, AppEnded: b.recounts.appEnded, Log: o.Log,
+		Lost: o.Metrics.countLostProcess, AppEnded: b.appEnded, Log: o.Log,
 	})
 	b.questions = querytask.New(s, d, b.drained, o.Log)
 	b.questions.Avoid = b.avoidsProcess
@@ -137,6 +139,12 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b.evict = evict.New(s, d, b.workers, b.isDraining, o.Metrics.countPlaceWait, o.Log)
 	b.life, b.end = context.WithCancelCause(context.Background())
 	return b
+}
+
+// appEnded is called when another app has died, not later than until.
+func (b *Broker) appEnded(until time.Time) {
+	b.recounts.appEnded(until)
+	b.batchJobs.signal()
 }
 
 // Drain ends every poll with the status draining and stops dispatching.
@@ -218,6 +226,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	watching.Go(func() { b.recomputeSchedules(ctx) })
 	watching.Go(func() { b.exchangeUsage(ctx) })
 	watching.Go(func() { b.recountUsage(ctx) })
+	watching.Go(func() { b.runBatchJobs(ctx) })
 	defer watching.Wait()
 	return b.workers.Watch(ctx)
 }

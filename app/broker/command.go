@@ -22,14 +22,26 @@ import (
 
 // Cancel closes a run immediately; its code does not run again.
 func (b *Broker) Cancel(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.commandWithReason(ctx, in, "cancel", nil, func(reason string) engine.Input {
+	return b.commitCancel(ctx, in, nil)
+}
+
+func (b *Broker) commitCancel(
+	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
+	return b.commandWithReason(ctx, in, "cancel", nil, wrap, func(reason string) engine.Input {
 		return engine.EndRun{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Terminate closes a run immediately. It has the same effect as Cancel, but history records a termination.
 func (b *Broker) Terminate(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
-	return b.commandWithReason(ctx, in, "terminate", nil, func(reason string) engine.Input {
+	return b.commitTerminate(ctx, in, nil)
+}
+
+func (b *Broker) commitTerminate(
+	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
+	return b.commandWithReason(ctx, in, "terminate", nil, wrap, func(reason string) engine.Input {
 		return engine.EndRun{Terminate: true, Reason: reason, Identity: in.Identity}
 	})
 }
@@ -41,6 +53,12 @@ const CapCancellation = "cancellation_requests"
 // RequestCancellation cancels the root context of the workflow's code, which may clean up. It is refused unless a
 // registered worker of the run's queue declares CapCancellation for the run's type.
 func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.commitRequestCancellation(ctx, in, nil)
+}
+
+func (b *Broker) commitRequestCancellation(
+	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	understood := false
 	err := b.store.View(ctx, func(r store.Reader) error {
@@ -67,22 +85,34 @@ func (b *Broker) RequestCancellation(ctx context.Context, in protocol.EndRequest
 				"/cancel ends the run immediately",
 			run.Queue, run.Type)
 	}
-	return b.commandWithReason(ctx, in, "request-cancellation", may, func(reason string) engine.Input {
+	return b.commandWithReason(ctx, in, "request-cancellation", may, wrap, func(reason string) engine.Input {
 		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
 	})
 }
 
 // Repair ends the quarantine of a run.
 func (b *Broker) Repair(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.commitRepair(ctx, in, nil)
+}
+
+func (b *Broker) commitRepair(
+	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(
-		ctx, in, "repair", nil, func(string) engine.Input { return engine.Repair{Identity: in.Identity} },
+		ctx, in, "repair", nil, wrap, func(string) engine.Input { return engine.Repair{Identity: in.Identity} },
 	)
 }
 
 // Archive marks a closed run as archived.
 func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.CommandReceipt, error) {
+	return b.commitArchive(ctx, in, nil)
+}
+
+func (b *Broker) commitArchive(
+	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(
-		ctx, in, "archive", nil, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} },
+		ctx, in, "archive", nil, wrap, func(reason string) engine.Input { return engine.ArchiveRun{Reason: reason} },
 	)
 }
 
@@ -90,7 +120,7 @@ func (b *Broker) Archive(ctx context.Context, in protocol.EndRequest) (protocol.
 // reason: a repeated request ID with another reason is a conflict.
 func (b *Broker) commandWithReason(
 	ctx context.Context, in protocol.EndRequest, verb string, may func(*engine.Run) error,
-	input func(reason string) engine.Input,
+	wrap transactionWrapper, input func(reason string) engine.Input,
 ) (protocol.CommandReceipt, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.CommandReceipt{}, err
@@ -98,6 +128,7 @@ func (b *Broker) commandWithReason(
 	reason := strings.TrimSpace(in.Reason)
 	return b.command(ctx, externalCommand{
 		target: in.Target, requestID: in.RequestID, what: verb + " " + reason, closes: true, input: input(reason), may: may,
+		wrap: wrap,
 	})
 }
 
@@ -112,6 +143,7 @@ type externalCommand struct {
 	// may is a condition on the run, which a repeated request skips; nil: none.
 	may  func(*engine.Run) error
 	fill func(*protocol.CommandReceipt) // completes the receipt; nil: nothing to add
+	wrap transactionWrapper             // extends the transaction of the command
 }
 
 // command executes an external command, once per request ID.
@@ -129,9 +161,7 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	out, err := transaction.Commit[protocol.CommandReceipt](ctx, b.store, store.Transaction{Needs: needs, Decide: func(
-		rows store.Rows, now time.Time,
-	) (store.Writes, error) {
+	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		if request != "" {
 			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
 			// the receipt instead of an error that the run is closed.
@@ -185,7 +215,10 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
 		}
 		return w, nil
-	}})
+	}
+	out, err := transaction.Commit[protocol.CommandReceipt](
+		ctx, b.store, o.wrap.apply(store.Transaction{Needs: needs, Decide: decide}),
+	)
 	if protocol.ReasonOf(err) == protocol.ReasonHistoricalRun {
 		err = b.refuseUnknownRun(ctx, t, err)
 	}

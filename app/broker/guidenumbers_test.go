@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/internal/docnumbers"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
@@ -19,6 +20,12 @@ func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
 	docnumbers.In(t, "guide/workers-in-any-language.md", `"heartbeat_interval_seconds": {},`, int(o.Heartbeat.Seconds()))
 	docnumbers.In(t, "guide/schedules.md", "both included, up to {} at once", maxBackfill)
 	docnumbers.In(t, "guide/fleets.md", "It is `stale` {} after its last heartbeat or other request.", o.Alive)
+	docnumbers.In(t, "guide/batch-jobs.md", "({}; at most {}), `--rate` the runs per second ({}; at most {})",
+		protocol.DefaultBatchRuns, protocol.MaxBatchRuns, protocol.DefaultBatchRate, protocol.MaxBatchRate)
+	docnumbers.In(t, "guide/batch-jobs.md", "when the lease of {} seconds has expired and the next lookup, every {} seconds",
+		int(batchLease.Seconds()), int(batchLookup.Seconds()))
+	docnumbers.In(t, "guide/batch-jobs.md", "small background transactions, at most {} runs at a time", batchGroup)
+	docnumbers.In(t, "guide/batch-jobs.md", "A namespace has at most {} open jobs", protocol.MaxBatchJobs)
 	docnumbers.In(
 		t, "guide/workflows-in-go.md", "Without any the caller receives an error after {}, or {} for an update", queryDeadline, validationDeadline,
 	)

@@ -213,6 +213,9 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	}
 	// From now on this app refuses requests for the namespace; other apps find the mark when they next read its row.
 	b.namespaces.drop(name)
+	if err := b.dropAllBatchJobs(ctx, name); err != nil {
+		return out, err
+	}
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {

@@ -235,6 +235,9 @@ func (b *Broker) pruneNamespace(ctx context.Context, v protocol.NamespaceView) (
 	if err == nil {
 		err = b.dropSchedules(ctx, v.Name, now.Add(-time.Duration(v.RetentionDays)*24*time.Hour))
 	}
+	if err == nil {
+		err = b.dropBatchJobs(ctx, v.Name, now.Add(-time.Duration(v.RetentionDays)*24*time.Hour))
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -37,12 +37,18 @@ type runDeletion struct {
 // A closed run may have undelivered messages to other runs, for example its result for its parent. They are delivered
 // first. Abandoned activities of the run end first; their workers are notified.
 func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
+	return b.commitRunDeletion(ctx, in, nil)
+}
+
+func (b *Broker) commitRunDeletion(
+	ctx context.Context, in protocol.RunDeletion, wrap transactionWrapper,
+) (protocol.DeletedRun, error) {
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.DeletedRun{}, err
 	}
 	for range deleteTries {
-		out, err := b.tryDeleteRun(ctx, in)
+		out, err := b.tryDeleteRun(ctx, in, wrap)
 		if !errors.Is(err, errRunChanged) {
 			return out, err
 		}
@@ -52,7 +58,9 @@ func (b *Broker) DeleteRun(ctx context.Context, in protocol.RunDeletion) (protoc
 	)
 }
 
-func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
+func (b *Broker) tryDeleteRun(
+	ctx context.Context, in protocol.RunDeletion, wrap transactionWrapper,
+) (protocol.DeletedRun, error) {
 	var d runDeletion
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
 		d, err = readDeletion(ctx, r, in.Target)
@@ -75,10 +83,10 @@ func (b *Broker) tryDeleteRun(ctx context.Context, in protocol.RunDeletion) (pro
 	if d.previous.ID != "" {
 		runs = append(runs, d.previous.ID)
 	}
-	return transaction.Commit[protocol.DeletedRun](ctx, b.store, store.Transaction{
+	return transaction.Commit[protocol.DeletedRun](ctx, b.store, wrap.apply(store.Transaction{
 		Needs:  store.Keys{Runs: runs, Chain: true, Sessions: d.sessions},
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) { return d.decide(rows, in, now) },
-	})
+	}))
 }
 
 // readDeletion reads the run, the run that becomes the current one, and the keys of the sessions to remove.

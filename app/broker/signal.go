@@ -17,6 +17,12 @@ import (
 // Signal sends a signal to the current run of a workflow, or to the named run if that run is current. A signal name
 // that the workflow type does not declare is rejected, since no code would receive it.
 func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protocol.CommandReceipt, error) {
+	return b.commitSignal(ctx, in, nil)
+}
+
+func (b *Broker) commitSignal(
+	ctx context.Context, in protocol.SignalRequest, wrap transactionWrapper,
+) (protocol.CommandReceipt, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.CommandReceipt{}, err
 	}
@@ -31,7 +37,7 @@ func (b *Broker) Signal(ctx context.Context, in protocol.SignalRequest) (protoco
 	learned := !b.opt.Shared
 	may := func(run *engine.Run) error { return b.checkSignal(&run.Head, in.SignalName, learned) }
 	order := externalCommand{
-		target: in.Target, requestID: in.RequestID, quotas: true, may: may,
+		target: in.Target, requestID: in.RequestID, quotas: true, may: may, wrap: wrap,
 		what: "signal " + in.SignalName + " " + comparableBlob(value),
 		input: engine.SignalRun{
 			Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,

@@ -169,10 +169,11 @@ func (p *Server) assemble() {
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Starts: p.broker, Runs: p.broker,
-		Schedules: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
+		Schedules: p.broker, BatchJobs: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,
-		Auth: p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
+		BatchJobViews: p.view,
+		Auth:          p.auth, WorkerAPI: workers, Socket: p.channel, Dashboard: o.Dashboard, Registry: registry,
 		Metrics: requests, App: p.id, Budget: p.budget, Admission: p.admission, Log: o.Log,
 	})
 }

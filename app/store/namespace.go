@@ -31,8 +31,9 @@ type Namespace struct {
 	CodecEndpoint string `json:"codec_endpoint,omitempty"`
 	// Usage is the usage by the runs and schedules of the namespace at the last exchange; CountedAt is the time of the
 	// last recount.
-	Usage     engine.Usage `json:"usage,omitzero"`
-	CountedAt history.Time `json:"counted_at,omitzero"`
+	Usage         engine.Usage `json:"usage,omitzero"`
+	CountedAt     history.Time `json:"counted_at,omitzero"`
+	OpenBatchJobs int          `json:"open_batch_jobs,omitempty"` // number of open batch jobs
 	// Unknown holds fields that a later build stored in the row; they are written back unchanged.
 	Unknown map[string]json.RawMessage `json:"-"`
 }

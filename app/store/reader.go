@@ -22,6 +22,7 @@ type Reader interface {
 	QueueReader
 	StuckReader
 	ScheduleReader
+	BatchReader
 	NamespaceReader
 	AccessReader
 	Ping(ctx context.Context) error
@@ -187,6 +188,24 @@ type ScheduleReader interface {
 	ScheduleEventsBack(
 		ctx context.Context, k engine.ScheduleKey, before int64, limit int,
 	) ([]protocol.ScheduleEvent, error)
+}
+
+// BatchReader reads batch jobs and their runs.
+type BatchReader interface {
+	BatchJob(ctx context.Context, k engine.BatchJobKey) (engine.BatchJob, error)
+	// BatchJobs lists the jobs of a namespace, newest first, after the job created at a time with an ID (zero: from the
+	// newest), at most limit.
+	BatchJobs(
+		ctx context.Context, namespace string, afterCreated history.Time, afterID string, limit int,
+	) ([]engine.BatchJob, error)
+	// OpenBatchJobs lists the open jobs of all namespaces.
+	OpenBatchJobs(ctx context.Context) ([]engine.BatchJob, error)
+	// ClosedBatchJobs lists the jobs of a namespace that closed before a time, at most limit.
+	ClosedBatchJobs(ctx context.Context, namespace string, before time.Time, limit int) ([]engine.BatchJobKey, error)
+	// BatchRuns lists the runs of a job in a state (empty: in any) with higher numbers than after, at most limit.
+	BatchRuns(
+		ctx context.Context, k engine.BatchJobKey, state protocol.BatchRunState, after int64, limit int,
+	) ([]engine.BatchRun, error)
 }
 
 // NamespaceReader reads namespaces, and what must be deleted from them.

@@ -178,6 +178,7 @@ type Keys struct {
 	Tokens     []string
 	Namespaces []string
 	Schedules  []engine.ScheduleKey
+	BatchJobs  []engine.BatchJobKey
 	Queues     []engine.QueueKey // queues whose settings are changed; reading Rows.Queue needs no key
 }
 
@@ -200,6 +201,7 @@ type Rows interface {
 	Token(id string) *Token
 	Namespace(name string) *Namespace
 	Schedule(engine.ScheduleKey) *engine.Schedule
+	BatchJob(engine.BatchJobKey) *engine.BatchJob
 	// SkippedLocked reports that another app has locked the session's row, so it is unknown whether the row exists. It
 	// is used only by transactions with Keys.SkipLocked.
 	SkippedLocked(engine.SessionKey) bool
@@ -229,6 +231,12 @@ type Writes struct {
 	Namespaces []Namespace
 	Queues     []engine.Queue
 	Schedules  []engine.ScheduleDecision // the runs that they start and end are other writes of the same transaction
+	// BatchJobs must be loaded. BatchRuns are inserted, or replace the rows with their numbers.
+	BatchJobs []engine.BatchJob
+	BatchRuns []engine.BatchRun
+	// DropBatchRuns and DropBatchJobs delete rows of closed jobs. The runs of a job must be deleted first.
+	DropBatchRuns []engine.BatchRunKey
+	DropBatchJobs []engine.BatchJobKey
 	// DropTimelines deletes the timelines of sessions. The sessions must be loaded.
 	DropTimelines []engine.SessionKey
 	// DropNamespaces deletes namespaces with all their rows, including timelines of their sessions. Audit entries stay,

@@ -128,6 +128,9 @@ const (
 	ReasonNamespaceBuiltIn      Reason = "namespace_built_in"
 	ReasonScheduleNotFound      Reason = "schedule_not_found"
 	ReasonScheduleExists        Reason = "schedule_already_exists"
+	ReasonBatchJobNotFound      Reason = "batch_job_not_found"
+	ReasonBatchJobClosed        Reason = "batch_job_closed"
+	ReasonBatchJobLimit         Reason = "batch_job_limit_reached" // the namespace has the maximum of open batch jobs
 	ReasonQueueNotFound         Reason = "task_queue_not_found"
 	ReasonDeploymentNotFound    Reason = "deployment_not_found"
 	ReasonNotPromoted           Reason = "deployment_not_promoted"
@@ -148,6 +151,7 @@ var statuses = map[Reason]int{
 	ReasonRunNotFound:      404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404,
 	ReasonWorkerSessionNotFound: 404,
 	ReasonInvalidBundle:         422, ReasonBundleIntegrity: 422,
+	ReasonBatchJobNotFound: 404, ReasonBatchJobLimit: 429,
 	ReasonScheduleNotFound: 404, ReasonQueueNotFound: 404, ReasonDeploymentNotFound: 404, ReasonAttributeNotFound: 404,
 	ReasonAwakeableNotFound: 404,
 	ReasonAttributeLimit:    422,

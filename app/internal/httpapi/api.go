@@ -33,6 +33,7 @@ type Options struct {
 	Starts           Starts
 	Runs             Runs
 	Schedules        Schedules
+	BatchJobs        BatchJobs
 	Namespaces       Namespaces
 	Attributes       Attributes
 	Retention        Retention
@@ -44,6 +45,7 @@ type Options struct {
 	Fleet         FleetViews
 	Queues        QueueViews
 	ScheduleViews ScheduleViews
+	BatchJobViews BatchJobViews
 	System        SystemViews
 
 	Auth      *auth.Auth

@@ -164,3 +164,27 @@ func (f *fake) ActivityTimeouts(_ context.Context, ns string) (protocol.TimeoutS
 func (f *fake) ActivityTimeoutPass(_ context.Context, in protocol.TimeoutRequest) (protocol.SystemPass, error) {
 	return protocol.SystemPass{}, f.saw(in)
 }
+
+func (f *fake) CreateBatchJob(_ context.Context, in protocol.BatchJobRequest) (protocol.BatchJobView, error) {
+	return protocol.BatchJobView{State: protocol.BatchCollecting, Action: in.Action}, f.saw(in)
+}
+
+func (f *fake) StopBatchJob(_ context.Context, in protocol.BatchStopRequest) (protocol.BatchJobView, error) {
+	return protocol.BatchJobView{JobID: in.JobID, State: protocol.BatchStopped, Action: "cancel"}, f.saw(in)
+}
+
+func (f *fake) BatchJob(_ context.Context, _, id string) (protocol.BatchJobView, error) {
+	return protocol.BatchJobView{JobID: id, State: protocol.BatchRunning, Action: "cancel"}, f.saw(id)
+}
+
+func (f *fake) BatchJobs(_ context.Context, in protocol.BatchJobList) (protocol.BatchJobPage, error) {
+	return protocol.BatchJobPage{BatchJobs: []protocol.BatchJobView{}}, f.saw(in)
+}
+
+func (f *fake) BatchResults(_ context.Context, in protocol.BatchResultList) (protocol.BatchResultPage, error) {
+	return protocol.BatchResultPage{JobID: in.JobID, Results: []protocol.BatchResult{}}, f.saw(in)
+}
+
+func (f *fake) PreviewBatch(_ context.Context, in protocol.BatchPreviewRequest) (protocol.BatchPreview, error) {
+	return protocol.BatchPreview{Query: in.Query, Action: in.Action}, f.saw(in)
+}

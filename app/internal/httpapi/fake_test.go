@@ -299,9 +299,11 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 	})
 	return httpapi.New(httpapi.Options{
 		Starts: f, Runs: f,
-		Schedules: f, Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
+		Schedules: f, BatchJobs: f,
+		Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
 		RunViews: f, Fleet: f, Queues: f, ScheduleViews: f, System: f,
-		Auth: a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
+		BatchJobViews: f,
+		Auth:          a, WorkerAPI: workerapi.New(workerapi.Options{Auth: a}), Dashboard: page, App: "app-1",
 		Socket: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) }),
 		Log:    log,
 	})

@@ -348,6 +348,9 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 		if rt.Operation == "create_token" { // which knows its members
 			body = `{"name":"n","roles":["viewer"]}`
 		}
+		if rt.Operation == "create_batch_job" { // whose action is a text
+			body = `{"query":"WorkflowType = 'x'","action":"cancel"}`
+		}
 		got := ask(t, s, rt.Method, concrete(rt.Pattern), body, nil)
 		if got.status != 503 {
 			if got.status >= 500 || rt.Method != http.MethodGet && got.status < 400 {

@@ -100,6 +100,7 @@ func routeTable() []route {
 	routes = append(routes, withStartRoutes(ours)...)
 	routes = append(routes, awakeableRoutes(ours)...)
 	routes = append(routes, scheduleRoutes(contract, ours)...)
+	routes = append(routes, batchRoutes(ours)...)
 	routes = append(routes, retentionRoutes(contract)...)
 	routes = append(routes, systemRoutes(contract)...)
 	routes = append(routes, attributeRoutes(contract)...)

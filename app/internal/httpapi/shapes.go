@@ -22,6 +22,7 @@ var (
 		protocol.ReasonAwakeableNotFound, protocol.ReasonAwakeableClosed, protocol.ReasonConflictingCompletion,
 	}
 	onSchedule = []protocol.Reason{protocol.ReasonScheduleNotFound}
+	onBatchJob = []protocol.Reason{protocol.ReasonBatchJobNotFound}
 
 	onDeployment = []protocol.Reason{
 		protocol.ReasonDeploymentNotFound, protocol.ReasonForbidden, protocol.ReasonNamespaceNotFound,
@@ -183,6 +184,35 @@ var shapes = map[string]serve.Shape{
 		Refuses: with(onNamespace, protocol.ReasonNamespaceBuiltIn),
 	},
 
+	"list_batch_jobs": {
+		Summary: "List batch jobs", Query: protocol.BatchJobList{}, Responses: serve.OK(protocol.BatchJobPage{}),
+		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},
+	},
+	"create_batch_job": {
+		Summary: "Create a batch job",
+		Body:    protocol.BatchJobRequest{}, Needs: []string{"query", "action"},
+		Responses: serve.Responses(201, protocol.BatchJobView{}),
+		Refuses: []protocol.Reason{
+			protocol.ReasonForbidden, protocol.ReasonRequestConflict, protocol.ReasonBatchJobLimit,
+			protocol.ReasonNamespaceNotFound,
+		},
+	},
+	"preview_batch_job": {
+		Summary: "Preview a batch job",
+		Query:   protocol.BatchPreviewRequest{}, Responses: serve.OK(protocol.BatchPreview{}),
+		Refuses: []protocol.Reason{protocol.ReasonThrottled},
+	},
+	"describe_batch_job": {
+		Summary: "Retrieve a batch job", Responses: serve.OK(protocol.BatchJobView{}), Refuses: onBatchJob,
+	},
+	"list_batch_results": {
+		Summary: "List the results of a batch job", Query: protocol.BatchResultList{},
+		Responses: serve.OK(protocol.BatchResultPage{}), Refuses: with(onBatchJob, protocol.ReasonInvalidPageToken),
+	},
+	"stop_batch_job": {
+		Summary: "Stop a batch job", Body: protocol.BatchStopRequest{},
+		Responses: serve.OK(protocol.BatchJobView{}), Refuses: with(onBatchJob, protocol.ReasonBatchJobClosed),
+	},
 	"list_schedules": {
 		Summary: "List schedules", Query: protocol.ScheduleListRequest{}, Responses: serve.OK(schedulesResponse{}),
 		Refuses: []protocol.Reason{protocol.ReasonInvalidPageToken},

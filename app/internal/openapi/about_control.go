@@ -264,6 +264,34 @@ var aboutControl = map[string]about{
 		body: `{"reason": "maintenance", "worker_id": "w2"}`,
 	},
 
+	"list_batch_jobs": {
+		text: "List the batch jobs of the namespace, newest first.",
+	},
+	"create_batch_job": {
+		text: "Create a batch job. The job stores the IDs of the runs that match the filter, at most `limit`, newest " +
+			"start first, and then applies the action to each of them once, also if an app ends in between. The actions " +
+			"`archive` and `delete` concern closed runs, the others open runs. A run that refuses the action is a result " +
+			"with the reason of the refusal. The role is that of the action for a single run: `delete` needs operator. " +
+			"A namespace has at most 10 open jobs; further ones are rejected with `batch_job_limit_reached`.",
+		body: `{"query": "WorkflowType = 'order' and StartTime < '2026-01-01T00:00:00Z'", "action": "cancel",
+  "reason": "duplicates of a faulty import", "rate_per_second": 50}`,
+	},
+	"preview_batch_job": {
+		text: "Count the runs that a batch job would concern, without creating it. It counts at most 10000 runs and for " +
+			"at most two seconds; `complete` tells whether there may be more.",
+	},
+	"describe_batch_job": {
+		text: "Retrieve a batch job with its progress.",
+	},
+	"list_batch_results": {
+		text: "List the runs of a batch job with their results, in the order in which the job applies its action. " +
+			"Results are deleted with the job, after the retention of the namespace.",
+	},
+	"stop_batch_job": {
+		text: "Stop a batch job. Runs without a result do not change. A closed job is rejected with `batch_job_closed`, " +
+			"a job that is stopped already is returned.",
+		body: `{"reason": "wrong filter"}`,
+	},
 	"list_schedules": {
 		text: "List the schedules of the namespace by ID.",
 	},

@@ -57,6 +57,7 @@ type batch struct {
 
 	namespaces        map[string]*store.Namespace
 	schedules         map[engine.ScheduleKey]*schedule
+	batchJobs         map[engine.BatchJobKey]*engine.BatchJob
 	removal           removal // rows that the next write deletes
 	dropped           []string
 	droppedNamespaces []string
@@ -246,7 +247,8 @@ func (s *Store) newBatch() *batch {
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{},
 		events: map[string]appended{}, flush: newFlush(),
 		namespaces: map[string]*store.Namespace{}, schedules: map[engine.ScheduleKey]*schedule{}, removal: newRemoval(),
-		queues: map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{},
+		batchJobs: map[engine.BatchJobKey]*engine.BatchJob{},
+		queues:    map[engine.QueueKey]*queue{}, active: map[activeKey]map[string]int{},
 		throttled: map[QueueKey]engine.Throttle{},
 		tags:      map[tagKey]*tag{}, newlyFair: map[QueueKey]bool{},
 		routingKeys: map[queueRoutingKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{},

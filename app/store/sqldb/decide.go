@@ -173,6 +173,7 @@ func (b *batch) applyWrites(w *store.Writes, payloads [][][]byte) {
 		b.raiseWatermark(ns, epoch)
 	}
 	b.applySchedules(w.Schedules)
+	b.applyBatchJobs(w)
 	b.applyQueues(w)
 	for _, id := range w.DropTokens {
 		b.tokens[id] = nil

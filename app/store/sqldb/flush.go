@@ -24,7 +24,9 @@ type flush struct {
 	goneAudits     *db.Rowset
 	logs, goneLogs *db.Rowset
 	receipts       map[store.ReceiptKey]*store.Receipt
-	tokens         map[string]*store.Token // nil: deleted
+	batchJobs      map[engine.BatchJobKey]bool             // changed batch jobs
+	batchRuns      map[engine.BatchRunKey]*engine.BatchRun // nil: deleted
+	tokens         map[string]*store.Token                 // nil: deleted
 	watermarks     map[string]int64
 	arguments      map[engine.SessionKey]string // arguments of session definitions
 }
@@ -35,6 +37,7 @@ func newFlush() *flush {
 		logs: db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, watermarks: map[string]int64{},
 		arguments: map[engine.SessionKey]string{},
+		batchJobs: map[engine.BatchJobKey]bool{}, batchRuns: map[engine.BatchRunKey]*engine.BatchRun{},
 	}
 }
 
@@ -99,6 +102,11 @@ func (b *batch) gather() ([]*db.Call, error) {
 		return nil, err
 	}
 	calls = append(calls, schedules...)
+	batchJobs, err := b.gatherBatchJobs()
+	if err != nil {
+		return nil, err
+	}
+	calls = append(calls, batchJobs...)
 	queues, err := b.gatherQueues()
 	if err != nil {
 		return nil, err

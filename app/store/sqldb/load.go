@@ -27,6 +27,7 @@ type wants struct {
 
 	namespaces map[string]bool
 	schedules  map[engine.ScheduleKey]bool
+	batchJobs  map[engine.BatchJobKey]bool
 	queues     map[engine.QueueKey]bool
 }
 
@@ -45,6 +46,7 @@ func (b *batch) load(items []*pending) error {
 		map[string]bool{},
 		map[string]bool{},
 		map[engine.ScheduleKey]bool{},
+		map[engine.BatchJobKey]bool{},
 		map[engine.QueueKey]bool{},
 	}
 	if !b.s.cfg.Dialect.Shared {
@@ -97,6 +99,7 @@ func (b *batch) load(items []*pending) error {
 		add(w.tokens, n.Tokens)
 		add(w.namespaces, n.Namespaces)
 		add(w.schedules, n.Schedules)
+		add(w.batchJobs, n.BatchJobs)
 		add(w.queues, n.Queues)
 	}
 	likely := b.likelySessions(items)
@@ -250,6 +253,7 @@ func (b *batch) loadOthers(w *wants, more []*db.Call) error {
 	calls = append(calls, b.loadTokens(w.tokens)...)
 	calls = append(calls, b.loadNamespaces(w.namespaces)...)
 	calls = append(calls, b.loadSchedules(w.schedules)...)
+	calls = append(calls, b.loadBatchJobs(w.batchJobs)...)
 	calls = append(calls, b.loadQueues(w.queues)...)
 	if err := b.send(calls...); err != nil {
 		return err

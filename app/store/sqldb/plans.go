@@ -19,6 +19,7 @@ func (s *Store) Plans() []string {
 	}
 	for _, l := range []*db.Loader{
 		st.workflows, st.runs, st.sessions, st.chains, st.workers, st.receipts, st.tokens, st.inherited, st.bound,
+		st.batchJobs,
 	} {
 		list = append(list, l.Stmt.SQL)
 	}
@@ -26,7 +27,7 @@ func (s *Store) Plans() []string {
 		st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropSessionArguments, st.dropWorkers,
 		st.dropTokens, st.dropTimelines,
 		st.forgetTimelines,
-		st.deleteInherited, st.dropChains,
+		st.deleteInherited, st.dropChains, st.dropBatchJobs, st.dropBatchRuns,
 	} {
 		list = append(list, w.Stmts[len(w.Stmts)-1].SQL)
 	}

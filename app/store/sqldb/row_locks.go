@@ -79,6 +79,7 @@ func (b *batch) needsLocked(p *pending) bool {
 	}
 	return !n.SkipLocked && anyLocked(b, n.Sessions) ||
 		anyLocked(b, n.Workers) || anyLocked(b, n.Receipts) || anyLocked(b, n.Schedules) || anyLocked(b, n.Queues) ||
+		anyLocked(b, n.BatchJobs) ||
 		slices.ContainsFunc(n.Tokens, func(id string) bool { return b.locked[tokenKey(id)] }) ||
 		slices.ContainsFunc(n.Namespaces, func(name string) bool { return b.locked[namespaceKey(name)] })
 }
@@ -184,6 +185,9 @@ func advisoryKeysOf(w *wants, likely map[engine.SessionKey]bool) advisoryKeys {
 	}
 	for k := range w.schedules {
 		n.add(k, "schedule", k.Namespace, k.ID)
+	}
+	for k := range w.batchJobs {
+		n.add(k, "batch job", k.Namespace, k.ID)
 	}
 	for k := range w.namespaces {
 		n.add(namespaceKey(k), "namespace", k)

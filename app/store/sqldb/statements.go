@@ -61,6 +61,7 @@ type statements struct {
 	addRoutingKeys                                                                                    *db.Writer
 
 	schedules, queues, tags    *db.Loader
+	batchJobs                  *db.Loader
 	putTags, addTags, dropTags *db.Writer
 	pruneTags                  *db.Stmt
 	putQueues, dropQueues      *db.Writer
@@ -68,6 +69,7 @@ type statements struct {
 	leased                                                             map[protocol.TaskKind]*db.Stmt
 	putSchedules, dropSchedules, addScheduleEvents, dropScheduleEvents *db.Writer
 	addAttributes, dropAttributes                                      *db.Writer
+	putBatchJobs, dropBatchJobs, putBatchRuns, dropBatchRuns           *db.Writer
 	dropAudits                                                         *db.Writer
 	addLogs, dropLogs, dropRunLogs                                     *db.Writer
 	// These delete timelines of sessions, and of namespaces.
@@ -157,6 +159,12 @@ func newStatements(d db.Dialect) *statements {
 		dropSchedules:      d.Remove(record.Schedules),
 		addScheduleEvents:  d.Insert(record.ScheduleEvents),
 		dropScheduleEvents: d.RemoveBy(record.ScheduleEvents, record.Schedules.Key()),
+
+		batchJobs:     d.Load(record.BatchJobs, record.BatchJobs.Key(), ""),
+		putBatchJobs:  d.Upsert(record.BatchJobs),
+		dropBatchJobs: d.Remove(record.BatchJobs),
+		putBatchRuns:  d.Upsert(record.BatchRuns),
+		dropBatchRuns: d.Remove(record.BatchRuns),
 
 		putNamespaces:  d.Upsert(record.Namespaces),
 		dropNamespaces: d.Remove(record.Namespaces),

@@ -48,5 +48,8 @@ func (p *Pool) Counts(namespace string) []Read {
 		{"held", heldRuns, []any{namespace, int64(100)}},
 		{"inbox", inboxSignals, []any{namespace, int64(1), int64(100)}},
 		{"order", queueOrder, []any{namespace, "q", int64(100)}},
+		{"batch jobs", batchJobsBefore, []any{namespace, int64(1) << 60, "", int64(100)}},
+		{"closed batch jobs", closedBatchJobs, []any{namespace, int64(1) << 60, int64(100)}},
+		{"batch runs", batchRunsAfter, []any{namespace, "j", int64(0), "", int64(100)}},
 	}
 }

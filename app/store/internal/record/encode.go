@@ -345,3 +345,45 @@ func ReadSchedule(v []any) (engine.Schedule, error) {
 	s.Namespace, s.ID, s.Status = db.Str(v[0]), db.Str(v[1]), db.Str(v[2])
 	return s, nil
 }
+
+// AddBatchJob adds the row of a batch job.
+func AddBatchJob(r *db.Rowset, j *engine.BatchJob) error {
+	body, err := Document(j)
+	if err != nil {
+		return fmt.Errorf("batch job %s: %w", j.ID, err)
+	}
+	r.S(j.Namespace).S(j.ID).I(j.CreatedAt.Micros()).I(j.ClosedAt.Micros()).S(body)
+	return nil
+}
+
+// ReadBatchJob reads a row of BatchJobs.
+func ReadBatchJob(v []any) (engine.BatchJob, error) {
+	var j engine.BatchJob
+	if err := json.Unmarshal([]byte(db.Str(v[4])), &j); err != nil {
+		return j, fmt.Errorf("batch job %s: %w", db.Str(v[1]), err)
+	}
+	j.Namespace, j.ID, j.CreatedAt = db.Str(v[0]), db.Str(v[1]), history.Micros(db.Int(v[2]))
+	if closed := db.Int(v[3]); closed != 0 {
+		j.ClosedAt = history.Micros(closed)
+	}
+	return j, nil
+}
+
+// AddBatchRun adds the row of a run of a batch job.
+func AddBatchRun(r *db.Rowset, b *engine.BatchRun) {
+	r.S(b.Namespace).S(b.ID).I(b.Number).S(b.Run).S(b.WorkflowID).S(string(b.State)).I(b.At.Micros()).
+		S(string(b.Reason)).S(b.Message)
+}
+
+// ReadBatchRun reads a row of BatchRuns.
+func ReadBatchRun(v []any) engine.BatchRun {
+	b := engine.BatchRun{
+		BatchJobKey: engine.BatchJobKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}, Number: db.Int(v[2]),
+		Run: db.Str(v[3]), WorkflowID: db.Str(v[4]), State: protocol.BatchRunState(db.Str(v[5])),
+		Reason: protocol.Reason(db.Str(v[7])), Message: db.Str(v[8]),
+	}
+	if at := db.Int(v[6]); at != 0 {
+		b.At = history.Micros(at)
+	}
+	return b
+}

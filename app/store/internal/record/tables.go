@@ -122,6 +122,19 @@ var Queues = &db.Table{Name: "queues", Keys: 2, Prune: true, Columns: []db.Colum
 	db.Text("namespace"), db.Text("queue"), db.Num("updated_at"), db.Text("body"),
 }}
 
+// BatchJobs contains the batch jobs; BatchRuns contains a row for each run that a job concerns.
+var (
+	BatchJobs = &db.Table{Name: "batch_jobs", Keys: 2, Prune: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("job_id"), db.Num("created_at").Immutable(), db.Num("closed_at").Opt(),
+		db.Text("body"),
+	}}
+	BatchRuns = &db.Table{Name: "batch_runs", Keys: 3, Prune: true, Many: true, Columns: []db.Column{
+		db.Text("namespace"), db.Text("job_id"), db.Num("number"), db.Text("run_id").Immutable(),
+		db.Text("workflow_id").Immutable(), db.Text("state"), db.Num("at").Opt(), db.Text("reason").Opt(),
+		db.Text("message").Opt(),
+	}}
+)
+
 // Schedules contains the schedules; ScheduleEvents contains their histories.
 var (
 	Schedules = &db.Table{Name: "schedules", Keys: 2, Prune: true, Columns: []db.Column{

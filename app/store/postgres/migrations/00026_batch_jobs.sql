@@ -1,0 +1,26 @@
+-- +goose Up
+-- Batch jobs, and one row for each run that a job concerns. reason and message are set if the run refused the action.
+CREATE TABLE batch_jobs (
+    namespace TEXT COLLATE "C" NOT NULL,
+    job_id TEXT COLLATE "C" NOT NULL,
+    created_at BIGINT NOT NULL,
+    closed_at BIGINT,
+    body TEXT NOT NULL,
+    PRIMARY KEY (namespace, job_id)
+);
+CREATE INDEX batch_jobs_created ON batch_jobs (namespace, created_at, job_id);
+CREATE INDEX batch_jobs_open ON batch_jobs (namespace, job_id) WHERE closed_at IS NULL;
+CREATE TABLE batch_runs (
+    namespace TEXT COLLATE "C" NOT NULL,
+    job_id TEXT COLLATE "C" NOT NULL,
+    number BIGINT NOT NULL,
+    run_id TEXT COLLATE "C" NOT NULL,
+    workflow_id TEXT COLLATE "C" NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    at BIGINT,
+    reason TEXT COLLATE "C",
+    message TEXT COLLATE "C",
+    PRIMARY KEY (namespace, job_id, number)
+);
+-- An app that does not know this would keep the jobs of a namespace that it deletes.
+INSERT INTO schema_versions (version, release, min_reader) VALUES (26, '0.1.0', 26);
