@@ -45,6 +45,9 @@ const (
 	ReasonAwakeableClosed     Reason = "awakeable_closed"       // the awakeable ended without an outcome
 	ReasonScheduleNotFound    Reason = "schedule_not_found"
 	ReasonScheduleExists      Reason = "schedule_already_exists"
+	ReasonBatchJobNotFound    Reason = "batch_job_not_found"
+	ReasonBatchJobClosed      Reason = "batch_job_closed"
+	ReasonBatchJobLimit       Reason = "batch_job_limit_reached" // the namespace has the maximum of open batch jobs
 	ReasonSessionNotFound     Reason = "worker_session_not_found"
 	ReasonQueueNotFound       Reason = "task_queue_not_found"
 	ReasonDeploymentNotFound  Reason = "deployment_not_found"

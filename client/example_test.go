@@ -116,6 +116,35 @@ func ExampleClient_CreateSchedule() {
 	fmt.Println(report.ID)
 }
 
+// StartBatch cancels the orders of a faulty import, at most 50 per second.
+func ExampleClient_StartBatch() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	job, err := app.StartBatch(ctx, client.BatchOptions{
+		Filter:        client.Where("WorkflowType").Is("order").And(client.Where("Import").Is("2026-11-29")),
+		Action:        client.BatchCancel,
+		RatePerSecond: 50,
+		Reason:        "faulty import",
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	end, err := job.Wait(ctx)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(end.Done, "cancelled,", end.Refused, "refused")
+	for r, err := range job.Results(ctx, "refused") {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(r.WorkflowID, r.Message)
+	}
+}
+
 // StartUpdate returns when the workflow has accepted the update.
 func ExampleWorkflow_StartUpdate() {
 	ctx := context.Background()

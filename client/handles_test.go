@@ -351,3 +351,51 @@ func TestFiltersSelectRunsByTheirValues(t *testing.T) {
 		t.Errorf("a name with a backquote: %v", err)
 	}
 }
+
+func TestABatchJobIsPreviewedCreatedAndStopped(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c, ctx := asking(t, a.URL()), t.Context()
+		for i := range 5 {
+			if _, err := c.Start(ctx, "basket", nil, client.StartOptions{WorkflowID: fmt.Sprint("b", i)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		filter := client.Where("WorkflowType").Is("basket")
+		n, err := c.PreviewBatch(ctx, filter, client.BatchSignal)
+		if err != nil || n.Runs != 5 || !n.Complete {
+			t.Errorf("preview: %+v, %v", n, err)
+		}
+		job, err := c.StartBatch(ctx, client.BatchOptions{
+			Filter: filter, Action: client.BatchSignal, Signal: "add", Args: client.Args{"milk"}, Limit: 4,
+			RatePerSecond: 1000,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := job.Wait(ctx)
+		if err != nil || v.State != client.BatchCompleted || v.Done != 4 || v.Signal != "add" || v.ID != job.ID {
+			t.Errorf("the job: %+v, %v", v, err)
+		}
+		if _, err := job.Stop(ctx, ""); client.ReasonOf(err) != client.ReasonBatchJobClosed {
+			t.Errorf("a completed job was stopped: %v", err)
+		}
+		if done := collect(t, job.Results(ctx, "done")); len(done) != 4 || done[0].WorkflowID == "" || done[0].At.IsZero() {
+			t.Errorf("results: %+v", done)
+		}
+		slow, err := c.StartBatch(ctx, client.BatchOptions{Filter: filter, Action: client.BatchCancel, RatePerSecond: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v, err := slow.Stop(ctx, "wrong filter"); err != nil || v.State != client.BatchStopped ||
+			v.EndReason != "wrong filter" {
+			t.Errorf("stopped: %+v, %v", v, err)
+		}
+		if all := collect(t, c.BatchJobs(ctx)); len(all) != 2 || all[0].ID != slow.ID {
+			t.Errorf("listed: %+v", all)
+		}
+		if _, err := c.BatchJob("none").Describe(ctx); client.ReasonOf(err) != client.ReasonBatchJobNotFound {
+			t.Errorf("an unknown job: %v", err)
+		}
+	})
+}

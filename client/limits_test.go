@@ -162,8 +162,25 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Schedule note":  {0, func(s string) error { return c.Schedule("other").Pause(ctx, s) }},
 		"Session ID":     {255, func(s string) error { _, err := c.Session(s).Describe(ctx); return err }},
 		"Session reason": {1000, func(s string) error { return c.Session("other").Close(ctx, s) }},
-		"Queue name":     {255, func(s string) error { _, err := c.Queue(s).Describe(ctx); return err }},
-		"Queue group":    {255, func(s string) error { return c.Queue("other").SetGroup(ctx, s) }},
+		"StartBatch filter": {4096, func(s string) error {
+			_, err := c.StartBatch(ctx, client.BatchOptions{Filter: client.Filter(s), Action: client.BatchRepair})
+			return err
+		}},
+		"StartBatch signal": {255, func(s string) error {
+			_, err := c.StartBatch(ctx, client.BatchOptions{Filter: "Amount = 1", Action: client.BatchSignal, Signal: s})
+			return err
+		}},
+		"PreviewBatch filter": {0, func(s string) error {
+			_, err := c.PreviewBatch(ctx, client.Filter(s), client.BatchRepair)
+			return err
+		}},
+		"BatchJob ID": {255, func(s string) error { _, err := c.BatchJob(s).Describe(ctx); return err }},
+		"BatchJob reason": {1000, func(s string) error {
+			_, err := c.BatchJob("other").Stop(ctx, s)
+			return err
+		}},
+		"Queue name":  {255, func(s string) error { _, err := c.Queue(s).Describe(ctx); return err }},
+		"Queue group": {255, func(s string) error { return c.Queue("other").SetGroup(ctx, s) }},
 		"Deployment build": {200, func(s string) error {
 			_, err := c.Deployment("q", s).Describe(ctx)
 			return err
@@ -193,6 +210,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	}
 	covered := map[string]bool{
 		"Call": true, "Handle": true, "Schedules": true, "Sessions": true, "Queues": true, "Deployments": true,
+		"BatchJobs": true,
 	}
 	for name, o := range texts {
 		method, _, _ := strings.Cut(name, " ")

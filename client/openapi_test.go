@@ -23,6 +23,7 @@ var described = map[string]any{
 	"ScheduleFire": Firing{}, "QueueState": QueueInfo{}, "QueueTally": QueueStats{}, "TaskTally": TaskCounts{},
 	"BuildCohort": BuildInfo{}, "Deployment": DeploymentInfo{}, "DeploymentState": DeploymentResult{},
 	"LimitState": QueueLimits{}, "Budget": TaskLimits{}, "Warning": Warning{},
+	"BatchJobView": BatchInfo{}, "BatchPreview": BatchPreview{}, "BatchResult": BatchResult{},
 }
 
 // ofWorkers are the schemas with example responses that only workers receive.
