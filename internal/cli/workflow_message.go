@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -94,7 +95,10 @@ func (p *program) signalWorkflow() *cobra.Command {
 	c.Flags().StringVar(&input, "input", "", inputHelp)
 	headerFlag(c, &given)
 	c.Flags().StringVar(&request, "request-id", "", "idempotency key: a repeated request with the same ID has no further effect")
-	return c
+	return p.orBatch(c, []string{"signal name"}, func(args []string) (protocol.BatchJobRequest, error) {
+		raw, err := p.arguments(c, input)
+		return protocol.BatchJobRequest{Action: protocol.BatchSignal, SignalName: args[0], Input: raw}, err
+	})
 }
 
 func (p *program) printReceipt(r protocol.CommandReceipt) error {
@@ -196,15 +200,24 @@ func (p *program) cancelWorkflow() *cobra.Command {
 		},
 	})
 	c.Flags().BoolVar(&now, "now", false, "close the run immediately, without running its code again")
-	return c
+	return p.orBatch(c, nil, func([]string) (protocol.BatchJobRequest, error) {
+		if now {
+			return protocol.BatchJobRequest{Action: protocol.BatchCancel, Reason: f.reason}, nil
+		}
+		return protocol.BatchJobRequest{Action: protocol.BatchRequestCancellation, Reason: f.reason}, nil
+	})
 }
 
 // endWorkflow returns a command that sends a reason to the route verb of a run.
 func (p *program) endWorkflow(verb, short string) *cobra.Command {
 	var f endFlags
-	return f.add(&cobra.Command{
+	c := f.add(&cobra.Command{
 		Use: verb + " ID", Short: short, Args: oneArg(workflowIDArg),
 		RunE: func(c *cobra.Command, args []string) error { return p.endRun(c, args[0], verb, f) },
+	})
+	return p.orBatch(c, nil, func([]string) (protocol.BatchJobRequest, error) {
+		action := protocol.BatchAction(strings.ReplaceAll(verb, "-", "_"))
+		return protocol.BatchJobRequest{Action: action, Reason: f.reason}, nil
 	})
 }
 
@@ -268,7 +281,9 @@ func (p *program) deleteWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&reason, "reason", "", "reason, for the audit log")
-	return c
+	return p.orBatch(c, nil, func([]string) (protocol.BatchJobRequest, error) {
+		return protocol.BatchJobRequest{Action: protocol.BatchDelete, Reason: reason}, nil
+	})
 }
 
 func (p *program) resultOfWorkflow() *cobra.Command {
