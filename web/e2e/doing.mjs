@@ -239,4 +239,27 @@ export const doing = [
     }
     await page.setViewportSize({ width: 1280, height: 900 });
   }],
+  ["a failed run is redriven after a confirmation, and the new run opens", async ({ page, base, api, shot }) => {
+    const own = { queue: "failing by hand", worker: "failing hand" };
+    await api("/api/worker/register", { worker_id: own.worker, task_queue: own.queue, runtime: "hand", supported_workflow_types: ["fails"] });
+    keepAlive(api, own.worker);
+    const failed = (await api("/api/workflows", { workflow_id: "fails-1", workflow_type: "fails", task_queue: own.queue })).run_id;
+    const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: own.worker, task_queue: own.queue, timeout_seconds: 60 });
+    await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, {
+      lease_owner: own.worker, workflow_task_attempt: task.workflow_task_attempt, commands: [{ type: "fail_workflow", message: "out of stock" }],
+    });
+    await page.goto(`${base}/runs/${failed}`);
+    await page.getByRole("button", { name: "Redrive", exact: true }).click();
+    await shown(dialog(page).getByText("Redrive this run?"));
+    await shot("redrive");
+    await dialog(page).getByRole("button", { name: "Redrive run" }).click();
+    await page.waitForURL((u) => u.pathname.includes("/runs/") && !u.pathname.includes(failed), { timeout: patience });
+    await gone(dialog(page));
+    await page.getByRole("button", { name: "Terminate", exact: true }).click(); // the new run is open
+    await dialog(page).getByRole("button", { name: "Terminate run" }).click();
+    await gone(dialog(page));
+    await page.goto(`${base}/runs/${failed}`);
+    const again = page.getByRole("button", { name: "Redrive", exact: true });
+    await until("the failed run cannot be redriven again", async () => (await again.getAttribute("aria-disabled")) === "true");
+  }],
 ];
