@@ -14,13 +14,15 @@ import (
 // BatchAction is the action that a batch job applies to each of its runs.
 type BatchAction string
 
-// These are the actions of batch jobs. BatchArchive and BatchDelete concern closed runs, the others open runs.
+// These are the actions of batch jobs. BatchRedrive concerns failed runs, BatchArchive and BatchDelete closed runs, and
+// the others open runs.
 const (
 	BatchRequestCancellation BatchAction = "request_cancellation" // the code of the workflow can clean up
 	BatchCancel              BatchAction = "cancel"               // closes the run immediately
 	BatchTerminate           BatchAction = "terminate"
 	BatchSignal              BatchAction = "signal"
-	BatchRepair              BatchAction = "repair" // ends the quarantine of a run
+	BatchRepair              BatchAction = "repair"  // ends the quarantine of a run
+	BatchRedrive             BatchAction = "redrive" // continues failed runs; see Workflow.Redrive
 	BatchArchive             BatchAction = "archive"
 	BatchDelete              BatchAction = "delete" // needs the role operator
 )

@@ -383,3 +383,31 @@ func TestALargeBatchJobDelaysNoOtherWork(t *testing.T) {
 		}
 	})
 }
+
+// A job redrives the failed runs that match. A failed run that was redriven before is not the current run of its
+// workflow ID and refuses the action.
+func TestABatchJobRedrivesFailedRuns(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		failed := map[string]string{}
+		for i := range 3 {
+			id := fmt.Sprintf("failed-%d", i)
+			failed[id] = h.start(id)
+			h.decide(h.poll("workflow"), failRun)
+		}
+		h.start("open")
+		h.numbers(h.closedJob(t, other.batchJob("redrive", `,"rate_per_second":1000`)), "completed", 3, 3, 0)
+		for id, run := range failed {
+			got := other.want(200, "GET", "/api/workflows/"+id, "")
+			if got.text("run_id") == run || got.body["run_count"] != 2.0 {
+				t.Errorf("%s was not redriven once: %s", id, got.raw)
+			}
+		}
+		again := other.batchJob("redrive", `,"rate_per_second":1000`)
+		h.numbers(h.closedJob(t, again), "completed", 3, 0, 3)
+		if got := h.want(200, "GET", again+"/results", ""); strings.Count(got.raw, "historical_run_command_rejected") != 3 {
+			t.Errorf("results: %s", got.raw)
+		}
+	})
+}

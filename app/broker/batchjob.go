@@ -267,6 +267,8 @@ func (b *Broker) applyBatchAction(ctx context.Context, j *engine.BatchJob, run *
 		_, err = b.commitTerminate(ctx, end, wrap)
 	case protocol.BatchRepair:
 		_, err = b.commitRepair(ctx, end, wrap)
+	case protocol.BatchRedrive:
+		_, err = b.commitRedrive(ctx, protocol.RedriveRequest{Target: target, Identity: j.Identity}, wrap)
 	case protocol.BatchArchive:
 		_, err = b.commitArchive(ctx, end, wrap)
 	case protocol.BatchSignal:

@@ -19,6 +19,12 @@ import (
 
 // Redrive continues a failed run as a new run of the same workflow ID, with the results of the completed activities.
 func (b *Broker) Redrive(ctx context.Context, in protocol.RedriveRequest) (protocol.RedriveReceipt, error) {
+	return b.commitRedrive(ctx, in, nil)
+}
+
+func (b *Broker) commitRedrive(
+	ctx context.Context, in protocol.RedriveRequest, wrap transactionWrapper,
+) (protocol.RedriveReceipt, error) {
 	if err := protocol.CheckLimits(in); err != nil {
 		return protocol.RedriveReceipt{}, err
 	}
@@ -41,12 +47,12 @@ func (b *Broker) Redrive(ctx context.Context, in protocol.RedriveRequest) (proto
 			needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: in.Namespace, ID: id})
 		}
 	}
-	out, err := transaction.Commit[protocol.RedriveReceipt](ctx, b.store, store.Transaction{
+	out, err := transaction.Commit[protocol.RedriveReceipt](ctx, b.store, wrap.apply(store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			return r.decide(rows, rows.Workflow(key), now)
 		},
-	})
+	}))
 	return out, b.countQuotaRefusal(in.Namespace, "redrive", err)
 }
 

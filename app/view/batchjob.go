@@ -30,7 +30,7 @@ func BatchQuery(
 		}
 	}
 	for _, s := range protocol.RunStatuses {
-		if s.Open() == action.OnOpenRuns() {
+		if action.Concerns(s) {
 			q.Statuses = append(q.Statuses, s)
 		}
 	}

@@ -29,7 +29,7 @@ func batchJobPath(id string) string { return batchPath + "/" + url.PathEscape(id
 // batchActions are the actions of batch jobs, in the order of the help.
 var batchActions = []protocol.BatchAction{
 	protocol.BatchRequestCancellation, protocol.BatchCancel, protocol.BatchTerminate, protocol.BatchSignal,
-	protocol.BatchRepair, protocol.BatchArchive, protocol.BatchDelete,
+	protocol.BatchRepair, protocol.BatchRedrive, protocol.BatchArchive, protocol.BatchDelete,
 }
 
 func (p *program) batchCommand() *cobra.Command {
@@ -146,7 +146,7 @@ func (p *program) startBatch() *cobra.Command {
 	c := &cobra.Command{
 		Use: "start ACTION --query QUERY", Short: "Create a batch job and show its progress", Args: oneArg("action"),
 		Long: "Create a batch job and show its progress. Actions: " + strings.Join(names, ", ") +
-			". archive and delete concern closed runs, the others open runs.",
+			". redrive concerns failed runs, archive and delete closed runs, the others open runs.",
 		Example: "  sojourn batch start cancel --query \"WorkflowType = 'order' AND StartTime < '2026-01-01'\" --rate 50",
 		ValidArgsFunction: first(func(*cobra.Command, string) []string {
 			return slices.Clone(names)

@@ -258,7 +258,9 @@ func (p *program) redriveWorkflow() *cobra.Command {
 		},
 	}, &run)
 	c.Flags().StringVar(&request, "request-id", "", "ID of the request: the same ID again returns the first response")
-	return c
+	return p.orBatch(c, nil, func([]string) (protocol.BatchJobRequest, error) {
+		return protocol.BatchJobRequest{Action: protocol.BatchRedrive}, nil
+	})
 }
 
 // deleteWorkflow returns the command that deletes one run. The route requires a run ID, by default the current run's.

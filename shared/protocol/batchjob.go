@@ -17,12 +17,21 @@ const (
 	BatchTerminate           BatchAction = "terminate"
 	BatchSignal              BatchAction = "signal"
 	BatchRepair              BatchAction = "repair"
+	BatchRedrive             BatchAction = "redrive"
 	BatchArchive             BatchAction = "archive"
 	BatchDelete              BatchAction = "delete"
 )
 
-// OnOpenRuns reports whether the action concerns open runs; the other actions concern closed runs.
-func (a BatchAction) OnOpenRuns() bool { return a != BatchArchive && a != BatchDelete }
+// Concerns reports whether the action concerns runs with a status: failed runs, closed runs or open runs.
+func (a BatchAction) Concerns(s RunStatus) bool {
+	switch a {
+	case BatchRedrive:
+		return s == RunFailed
+	case BatchArchive, BatchDelete:
+		return !s.Open()
+	}
+	return s.Open()
+}
 
 // BatchJobState is the state of a batch job.
 type BatchJobState string
@@ -60,7 +69,7 @@ const (
 type BatchJobRequest struct {
 	Namespace string      `json:"-"`
 	Query     string      `json:"query" minLength:"1" maxLength:"4096"` // filter of runs, as in listings
-	Action    BatchAction `json:"action" enum:"cancel,request_cancellation,terminate,signal,repair,archive,delete"`
+	Action    BatchAction `json:"action" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,archive,delete"`
 	// maximum number of runs, newest start first; absent: 10000
 	Limit         int             `json:"limit,omitempty" minimum:"1" maximum:"100000"`
 	RatePerSecond int             `json:"rate_per_second,omitempty" minimum:"1" maximum:"1000"` // absent: 100
@@ -77,7 +86,7 @@ type BatchPreviewRequest struct {
 	Namespace string `json:"-"`
 	Query     string `json:"query,omitempty" maxLength:"4096"` // filter of runs, as in listings; absent: all runs
 	// required; the count covers open or closed runs, as the action requires
-	Action BatchAction `json:"action,omitempty" enum:"cancel,request_cancellation,terminate,signal,repair,archive,delete"`
+	Action BatchAction `json:"action,omitempty" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,archive,delete"`
 }
 
 // BatchPreview is the number of runs that a batch job would concern. If it is not complete, there may be more.

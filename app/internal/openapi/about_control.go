@@ -270,7 +270,7 @@ var aboutControl = map[string]about{
 	"create_batch_job": {
 		text: "Create a batch job. The job stores the IDs of the runs that match the filter, at most `limit`, newest " +
 			"start first, and then applies the action to each of them once, also if an app ends in between. The actions " +
-			"`archive` and `delete` concern closed runs, the others open runs. A run that refuses the action is a result " +
+			"`redrive` concerns failed runs, `archive` and `delete` closed runs, the others open runs. A run that refuses the action is a result " +
 			"with the reason of the refusal. The role is that of the action for a single run: `delete` needs operator. " +
 			"A namespace has at most 10 open jobs; further ones are rejected with `batch_job_limit_reached`.",
 		body: `{"query": "WorkflowType = 'order' and StartTime < '2026-01-01T00:00:00Z'", "action": "cancel",
