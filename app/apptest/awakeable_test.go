@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
 )
 
@@ -26,7 +27,7 @@ func TestAnAwakeableIsResolvedOnceAtAnyApp(t *testing.T) {
 		here, there := caller{t, a, "default"}, caller{t, b, "default"}
 		w := withAwakeables(there)
 		run := here.start("flow")
-		w.decide(w.poll("workflow"), openAwakeable, openAwakeable, `{"type":"open_awakeable","timeout_seconds":0}`, openAwakeable)
+		w.decide(w.poll("workflow"), openAwakeable, openAwakeable, `{"type":"open_awakeable","timeout_seconds":3600}`, openAwakeable)
 		path := func(seq int, verb string) string {
 			return fmt.Sprintf("/api/sojourn/awakeables/%s-%d/%s", run, seq, verb)
 		}
@@ -150,4 +151,38 @@ func TestOpenAwakeablesCostOtherRunsNothing(t *testing.T) {
 			t.Errorf("the run has %v events", v.body["history_length"])
 		}
 	})
+}
+
+// A token with the role completer resolves awakeables of its namespaces. Every other route refuses it.
+func TestACompleterOnlyResolvesAwakeablesOfItsNamespaces(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{Change: func(o *app.Options) { o.NoAuth, o.Token = false, admin }})
+	root := client{t: t, url: a.URL()}.as(admin)
+	root.want(422, "POST", "/tokens", `{"name":"bank","roles":["completer"]}`)
+	bank := root.as(root.want(
+		201, "POST", "/tokens", `{"name":"bank","roles":["completer"],"namespaces":["default"]}`,
+	).text("token"))
+	viewer := root.want(201, "POST", "/tokens", `{"name":"all","roles":["viewer"]}`)
+	root.want(422, "PUT", "/tokens/"+viewer.text("id")+"/roles", `{"roles":["completer"]}`)
+	root.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"q","supported_workflow_types":["flow"],
+		"capabilities":["awakeables"]}`)
+	run := root.want(201, "POST", "/workflows", `{"workflow_id":"f","workflow_type":"flow","task_queue":"q"}`).text("run_id")
+	task := taskOf(t, root.want(200, "POST", "/api/worker/workflow-tasks/poll",
+		`{"worker_id":"w","task_queue":"q","timeout_seconds":30}`))
+	root.want(200, "POST", flowPath(task, "complete"), fmt.Sprintf(
+		`{"lease_owner":"w","workflow_task_attempt":%d,"commands":[%s,%s]}`, task.number("workflow_task_attempt"),
+		openAwakeable, openAwakeable,
+	))
+	at := "/api/sojourn/awakeables/" + run
+	bank.want(200, "POST", at+"-1/complete", `{"result":1}`)
+	bank.want(200, "POST", at+"-2/fail", `{"failure":{"message":"no"}}`)
+	bank.want(409, "POST", at+"-2/complete", `{}`)
+	root.as(viewer.text("token")).want(403, "POST", at+"-1/complete", `{"result":1}`)
+	for _, refused := range [][3]string{
+		{"GET", "/workflows/f", ""}, {"GET", "/workflows", ""}, {"POST", "/workflows/f/signal/s", `{}`},
+		{"POST", "/workflows", `{"workflow_type":"flow"}`}, {"GET", "/tokens", ""}, {"GET", "/api/sojourn/overview", ""},
+		{"POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q"}`},
+	} {
+		bank.want(403, refused[0], refused[1], refused[2])
+	}
+	bank.want(403, "POST", at+"-1/complete?namespace=other", `{}`)
 }

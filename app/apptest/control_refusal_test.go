@@ -19,6 +19,16 @@ import (
 
 const admin = "refusal-test-token-0123456789"
 
+// tokenOf creates a token with a role. A completer's token must be restricted to namespaces.
+func tokenOf(c client, role auth.Role) string {
+	c.t.Helper()
+	more := ""
+	if role == auth.Completer {
+		more = `,"namespaces":["default"]`
+	}
+	return c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]%s}`, role, role, more)).text("token")
+}
+
 // W5: every error of the checks before a handler, on every route of the control plane, with a real app that has one
 // object of every kind. No refused request changes a row.
 func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
@@ -30,7 +40,7 @@ func TestEveryControlRouteRefusesBeforeItsVerb(t *testing.T) {
 		known := populate(t, c)
 		roles := map[auth.Role]client{}
 		for _, role := range auth.Roles {
-			roles[role] = c.as(c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, role, role)).text("token"))
+			roles[role] = c.as(tokenOf(c, role))
 		}
 		elsewhere := c.as(c.want(201, "POST", "/tokens", `{"name":"elsewhere","roles":["admin"],"namespaces":["ns1"]}`).
 			text("token"))

@@ -2,7 +2,6 @@ package apptest_test
 
 import (
 	"cmp"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -25,7 +24,7 @@ func TestEveryWorkerRouteRefusesBeforeItsVerb(t *testing.T) {
 		c := client{t: t, url: a.URL()}.as(admin)
 		roles := map[auth.Role]client{}
 		for _, role := range auth.Roles {
-			roles[role] = c.as(c.want(201, "POST", "/tokens", fmt.Sprintf(`{"name":%q,"roles":[%q]}`, role, role)).text("token"))
+			roles[role] = c.as(tokenOf(c, role))
 		}
 		c.want(201, "POST", "/namespaces", `{"name":"ns1"}`)
 		elsewhere := c.as(c.want(

@@ -81,6 +81,7 @@ func TestRolesIncludeLowerRolesButNotWorker(t *testing.T) {
 		auth.Viewer: {auth.Viewer}, auth.Writer: {auth.Viewer, auth.Writer},
 		auth.Operator: {auth.Viewer, auth.Writer, auth.Operator},
 		auth.Admin:    {auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, auth.Worker: {auth.Worker},
+		auth.Completer: {auth.Completer},
 	}
 	for _, have := range auth.Roles {
 		for _, asked := range auth.Roles {
@@ -263,6 +264,7 @@ func TestWrongTokenRequestsAreRefusedByField(t *testing.T) {
 		"queues.0":           {Roles: viewer, Queues: []string{""}},
 		"queues":             {Roles: viewer, Queues: []string{"q1"}},
 		"group":              {Roles: []auth.Role{auth.Viewer, auth.Writer, auth.Operator, auth.Admin}, Group: "g"},
+		"namespaces":         {Roles: []auth.Role{auth.Completer}},
 		"namespaces.0":       {Roles: viewer, Namespaces: []string{strings.Repeat("n", 129)}},
 	} {
 		_, err := a.Create(t.Context(), admin(t, a), in)

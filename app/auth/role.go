@@ -13,7 +13,7 @@ import (
 )
 
 // Role is the set of permissions of a token. admin includes operator, operator includes writer, and writer includes
-// viewer. worker is separate from these roles.
+// viewer. worker and completer are separate from these roles.
 type Role string
 
 // These are the roles.
@@ -23,12 +23,14 @@ const (
 	Operator Role = "operator" // also operates sessions, queues and builds, and deletes closed runs
 	Admin    Role = "admin"    // also tokens and other workers' registrations
 	Worker   Role = "worker"   // polls and completes tasks
+	// Completer completes and fails awakeables, in the namespaces of its token.
+	Completer Role = "completer"
 )
 
 var ladder = []Role{Viewer, Writer, Operator, Admin}
 
 // Roles returns all roles.
-var Roles = []Role{Viewer, Writer, Operator, Admin, Worker}
+var Roles = []Role{Viewer, Writer, Operator, Admin, Worker, Completer}
 
 // Contains reports whether role r includes the rights of another role.
 func (r Role) Contains(other Role) bool {

@@ -111,6 +111,9 @@ func check(in TokenRequest, by *Principal) error {
 	if err := checkRestriction(in.Roles, in.Queues, in.Group); err != nil {
 		return err
 	}
+	if !bindsCompleter(in.Roles, in.Namespaces) {
+		return protocol.Invalid("namespaces", "must name at least one namespace for a token with the role %s", Completer)
+	}
 	if len(by.Namespaces) > 0 && len(in.Namespaces) == 0 {
 		return protocol.Refuse(protocol.ReasonForbidden, "this caller may only create tokens for its own namespaces").
 			With("namespaces", by.Namespaces)
@@ -122,6 +125,12 @@ func check(in TokenRequest, by *Principal) error {
 		}
 	}
 	return nil
+}
+
+// bindsCompleter reports whether a token with the role completer is restricted to namespaces. Such tokens are given to
+// other systems, which should reach the awakeables of their workflows only.
+func bindsCompleter(roles []Role, namespaces []string) bool {
+	return len(namespaces) > 0 || !slices.Contains(roles, Completer)
 }
 
 // checkRestriction rejects queues and a group for a token without the worker role: they restrict the tasks that a
@@ -213,6 +222,10 @@ func (a *Auth) SetRoles(ctx context.Context, by *Principal, id string, in RolesR
 			if err := checkRestriction(in.Roles, t.Queues, t.Group); err != nil {
 				return store.Writes{}, protocol.Invalid("roles",
 					"token %s is restricted to queues or a group, which requires the role worker", id)
+			}
+			if !bindsCompleter(in.Roles, t.Namespaces) {
+				return store.Writes{}, protocol.Invalid("roles",
+					"token %s is not restricted to namespaces, which the role %s requires", id, Completer)
 			}
 			t.Roles = nil
 			for _, r := range in.Roles {

@@ -40,7 +40,7 @@ func (p *program) tokenCommand() *cobra.Command {
 	}
 	create.Flags().StringVar(&in.Name, "name", "", "name of the token")
 	create.Flags().StringSliceVar(
-		&roles, "role", []string{"worker"}, "admin, operator, writer, viewer, worker; several, comma separated",
+		&roles, "role", []string{"worker"}, "admin, operator, writer, viewer, worker, completer; several, comma separated",
 	)
 	create.Flags().StringSliceVar(&in.Namespaces, "for-namespace", nil, "restrict to these namespaces")
 	create.Flags().StringSliceVar(&in.Queues, "for-queue", nil, "restrict a worker's token to these queues")

@@ -21,10 +21,14 @@ type awakeableFailure struct {
 // awakeableRoutes returns the routes by which callers outside of Sojourn resolve awakeables.
 func awakeableRoutes(ours lineFunc) []route {
 	const one = "/api/sojourn/awakeables/{awakeable}"
-	return []route{
+	list := []route{
 		ours(post, one+"/complete", "complete_awakeable", auth.Writer, completeAwakeable),
 		ours(post, one+"/fail", "fail_awakeable", auth.Writer, failAwakeable),
 	}
+	for i := range list {
+		list[i].Roles = append(list[i].Roles, auth.Completer)
+	}
+	return list
 }
 
 func completeAwakeable(a *API, c *call) (response, error) {

@@ -672,10 +672,10 @@ export interface components {
             workflow_type: string;
         };
         /**
-         * @description The set of permissions of a token. admin includes operator, operator includes writer, and writer includes viewer. worker is separate from these roles.
+         * @description The set of permissions of a token. admin includes operator, operator includes writer, and writer includes viewer. worker and completer are separate from these roles.
          * @enum {string}
          */
-        Role: "viewer" | "writer" | "operator" | "admin" | "worker";
+        Role: "viewer" | "writer" | "operator" | "admin" | "worker" | "completer";
         /** @description The operations that are possible on the run now. */
         RunActions: {
             can_archive: boolean;
