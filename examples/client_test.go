@@ -37,3 +37,31 @@ func TestBasketIsSoldByASeparateProgram(t *testing.T) {
 		t.Errorf("got %q, %v", items, err)
 	}
 }
+
+func cancelOrders(ctx context.Context, app *client.Client) (cancelled int64, err error) {
+	job, err := app.StartBatch(ctx, client.BatchOptions{
+		Filter: client.Where("WorkflowType").Is("order"), Action: client.BatchCancel, Reason: "faulty import",
+	})
+	if err != nil {
+		return 0, err
+	}
+	end, err := job.Wait(ctx)
+	return end.Done, err
+}
+
+func TestABatchJobCancelsTheOrders(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{}) // without a worker, so that the orders stay open
+	app, err := client.New(client.Options{URLs: []string{a.URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := app.Start(t.Context(), "order", nil, client.StartOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := cancelOrders(t.Context(), app); err != nil || n != 3 {
+		t.Errorf("%d cancelled, %v", n, err)
+	}
+}
