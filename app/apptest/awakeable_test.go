@@ -178,8 +178,12 @@ func TestACompleterOnlyResolvesAwakeablesOfItsNamespaces(t *testing.T) {
 	bank.want(409, "POST", at+"-2/complete", `{}`)
 	root.as(viewer.text("token")).want(403, "POST", at+"-1/complete", `{"result":1}`)
 	for _, refused := range [][3]string{
-		{"GET", "/workflows/f", ""}, {"GET", "/workflows", ""}, {"POST", "/workflows/f/signal/s", `{}`},
-		{"POST", "/workflows", `{"workflow_type":"flow"}`}, {"GET", "/tokens", ""}, {"GET", "/api/sojourn/overview", ""},
+		{"GET", "/workflows/f", ""},
+		{"GET", "/workflows", ""},
+		{"POST", "/workflows/f/signal/s", `{}`},
+		{"POST", "/workflows", `{"workflow_type":"flow"}`},
+		{"GET", "/tokens", ""},
+		{"GET", "/api/sojourn/overview", ""},
 		{"POST", "/api/worker/workflow-tasks/poll", `{"worker_id":"w","task_queue":"q"}`},
 	} {
 		bank.want(403, refused[0], refused[1], refused[2])

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/examples/approval"
 	"github.com/sojourn-run/sojourn/worker"
 	"github.com/sojourn-run/sojourn/worker/activity"
@@ -45,4 +47,56 @@ func TestAnExpenseWaitsForADecision(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A program outside of the workflow decides over HTTP.
+func TestAProgramDecides(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	r := worker.NewRegistry()
+	approval.Register(r)
+	asked := make(chan string, 1)
+	r.ReplaceActivity("ask_manager", func(_ context.Context, _ int, awakeable string) error {
+		asked <- awakeable
+		return nil
+	})
+	w, err := worker.New(worker.Options{
+		Registry: r, URLs: []string{a.URL()}, Release: "test", Executors: worker.ExecutorOptions{Disabled: true},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	app, err := client.New(client.Options{URLs: []string{a.URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, decide := range map[string]func(id string) error{
+		"approved: true, by Ada": func(id string) error {
+			return approval.Decide(t.Context(), app, id, approval.Decision{Approved: true, By: "Ada"})
+		},
+		"rejected: too much": func(id string) error { return approval.Reject(t.Context(), app, id, "too much") },
+	} {
+		run, err := app.Start(t.Context(), "expense", client.Args{700}, client.StartOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		id := <-asked
+		for range 2 { // a repetition has no effect
+			if err := decide(id); err != nil {
+				t.Error(err)
+			}
+		}
+		var got string
+		if err := run.Result(t.Context(), &got); err != nil || got != want {
+			t.Errorf("got %q, %v, want %q", got, err, want)
+		}
+	}
 }
