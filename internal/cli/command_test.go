@@ -482,6 +482,7 @@ func TestWorkflowsAreListedDebuggedArchivedAndMoved(t *testing.T) {
 	try(0, `no live worker is polling queue "default"`, "workflow", "debug", "large")
 	try(1, "is open", "workflow", "archive", "large")
 	try(2, "requires a workflow ID (arguments given: 0)", "workflow", "archive")
+	try(2, "requires an awakeable ID (arguments given: 2)", "awakeable", "complete", "ID", "true")
 	if status, _, err := c.call(
 		t.Context(), http.MethodPost, "/api/workflows/large/terminate", map[string]any{},
 	); err != nil || status != 200 {

@@ -52,8 +52,16 @@ func asJSON(c *cobra.Command) bool {
 func exactArgs(names ...string) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		if len(args) != len(names) {
+			var wanted []string
+			for _, name := range names {
+				article := "a "
+				if strings.ContainsRune("aeio", rune(name[0])) {
+					article = "an "
+				}
+				wanted = append(wanted, article+name)
+			}
 			return usageErr(c, fmt.Errorf(
-				"%s requires a %s (arguments given: %d)", c.CommandPath(), strings.Join(names, " and a "), len(args),
+				"%s requires %s (arguments given: %d)", c.CommandPath(), strings.Join(wanted, " and "), len(args),
 			))
 		}
 		return nonEmptyArgs(c, args, names...)
