@@ -109,22 +109,27 @@ func (s *Run) awakeableEnded(seq int64, e history.Event) {
 	s.resolved(e, "", Cause{Kind: AwakeableWait, Sequence: seq, ID: StepID(s.ID, seq)})
 }
 
-// openAwakeables returns the number of open awakeables.
-func (s *Run) openAwakeables() (n int) {
+// openAwakeables returns the number of open awakeables, and how many of them have a timeout.
+func (s *Run) openAwakeables() (n, timeouts int) {
 	if !s.NeedsAwakeables {
-		return 0
+		return 0, 0
 	}
-	for _, w := range s.Waits.All() {
-		if w.Kind == AwakeableWait {
-			n++
+	for seq, w := range s.Waits.All() {
+		if w.Kind != AwakeableWait {
+			continue
+		}
+		n++
+		if _, ok := s.Timers.Get(seq); ok {
+			timeouts++
 		}
 	}
-	return n
+	return n, timeouts
 }
 
 // awakeableWait returns the wait for an open awakeable: its ID, the end of its timeout, and the number of others.
 func (s *Run) awakeableWait(seq int64) protocol.Wait {
-	w := protocol.Wait{Reason: protocol.WaitAwakeable, Name: StepID(s.ID, seq), More: s.openAwakeables() - 1}
+	open, _ := s.openAwakeables()
+	w := protocol.Wait{Reason: protocol.WaitAwakeable, Name: StepID(s.ID, seq), More: open - 1}
 	if t, ok := s.Timers.Get(seq); ok {
 		w.Until = t.FireAt
 	}

@@ -73,7 +73,7 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 		return nil, r.unsupported("the run was attached to child workflow " + a.WorkflowID + " when it failed")
 	}
 	// Its ID, which callers know, names the closed run.
-	if run.openAwakeables() > 0 {
+	if n, _ := run.openAwakeables(); n > 0 {
 		return nil, r.unsupported("an awakeable was open when the run failed")
 	}
 	r.findSessions(run)

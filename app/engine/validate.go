@@ -39,8 +39,9 @@ func Validate(s *Run, commands []protocol.Command) error {
 			With("limit_kind", "command_batch_size").With("current_value", len(commands)).
 			With("configured_limit", protocol.MaxCommands)
 	}
-	activities, timers, children := s.Activities.Len(), s.Timers.Len(), s.Children.Len()+s.Attached.Len()+s.Inherited.Bound
-	awakeables := s.openAwakeables()
+	awakeables, timeouts := s.openAwakeables()
+	activities, timers := s.Activities.Len(), s.Timers.Len()-timeouts
+	children := s.Children.Len() + s.Attached.Len() + s.Inherited.Bound
 	waits := s.Waits.Len() - awakeables
 	seq, memo, attributes := s.CommandSeq, s.Memo, s.SearchAttributes
 	for i, c := range commands {
