@@ -64,6 +64,9 @@ func TestAnAwakeableIsResolvedOnceAtAnyApp(t *testing.T) {
 		here.want(409, "POST", path(2, "complete"), `{}`)
 		here.want(422, "POST", path(4, "fail"), `{"failure":{"type":"Rejected"}}`)
 		here.want(422, "POST", path(4, "fail"), `{}`)
+		for _, details := range []string{`{"codec":"none","blob":"AAAA"}`, `{"codec":"avro","blob":7}`, `{"codec":"avro","blob":"?"}`} {
+			here.want(422, "POST", path(4, "fail"), `{"failure":{"message":"no","details":`+details+`}}`)
+		}
 
 		task := w.poll("workflow")
 		for _, at := range []string{path(9, "complete"), path(0, "complete"), "/api/sojourn/awakeables/none/complete"} {

@@ -3,12 +3,14 @@ package broker
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -54,6 +56,15 @@ func awakeableOutcome(in protocol.AwakeableRequest) (resolve engine.ResolveAwake
 	if in.Failure != nil {
 		f, err := in.CleanedFailure()
 		if err != nil {
+			return resolve, 0, err
+		}
+		var details payload.Payload
+		if len(f.Details) > 0 {
+			if err := json.Unmarshal(f.Details, &details); err != nil {
+				return resolve, 0, badPayload("failure.details", err)
+			}
+		}
+		if err := Blob("failure.details", details.Blob); err != nil {
 			return resolve, 0, err
 		}
 		return engine.ResolveAwakeable{Failure: f, Hash: hashOf(f), Identity: in.Identity},
