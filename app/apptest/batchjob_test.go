@@ -231,6 +231,34 @@ func TestANamespaceHasAtMostTenOpenBatchJobs(t *testing.T) {
 	})
 }
 
+// Jobs with a low rate in some namespaces do not delay the job of another namespace.
+func TestSlowBatchJobsDoNotDelayOtherNamespaces(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		c := caller{t, a, "default"}
+		slow := map[string][]string{}
+		for _, ns := range []string{"blue", "green"} {
+			c.want(201, "POST", "/api/namespaces", `{"name":"`+ns+`"}`)
+			at := caller{t, a, ns}
+			for i := range 60 {
+				at.start(fmt.Sprint("run-", i))
+			}
+			for range protocol.MaxBatchJobs {
+				slow[ns] = append(slow[ns], at.batchJob("repair", `,"rate_per_second":1`))
+			}
+		}
+		c.start("run")
+		c.numbers(c.closedJob(t, c.batchJob("repair", "")), "completed", 1, 1, 0)
+		for ns, jobs := range slow {
+			for _, job := range jobs {
+				if got := (caller{t, a, ns}).want(200, "GET", job, ""); got.body["closed_at"] != nil {
+					t.Errorf("the job waited for %s", got.raw)
+				}
+			}
+		}
+	})
+}
+
 // A repeated request with the same request ID returns the first job, at any app.
 func TestARepeatedRequestCreatesOneBatchJob(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
@@ -253,6 +281,8 @@ func TestARepeatedRequestCreatesOneBatchJob(t *testing.T) {
 		} {
 			c.want(422, "POST", batchJobsPath, wrong)
 		}
+		large := `{` + flowRuns + `,"action":"signal","signal_name":"go","input":["` + strings.Repeat("x", protocol.MaxBatchInput) + `"]}`
+		c.want(413, "POST", batchJobsPath, large)
 		if list, _ := c.want(200, "GET", batchJobsPath, "").body["batch_jobs"].([]any); len(list) != 1 {
 			t.Errorf("%d jobs, want 1", len(list))
 		}

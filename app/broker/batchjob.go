@@ -96,6 +96,12 @@ func (b *Broker) checkBatchJob(ctx context.Context, in *protocol.BatchJobRequest
 	case !signal && len(in.Input) > 0:
 		return protocol.Invalid("input", "is only allowed for the action signal")
 	}
+	if len(in.Input) > protocol.MaxBatchInput {
+		return protocol.Refuse(
+			protocol.ReasonPayloadTooLarge, "input of %d bytes: the signal of a batch job may have %d", len(in.Input),
+			protocol.MaxBatchInput,
+		).With("limit", protocol.MaxBatchInput)
+	}
 	if _, err := Arguments("input", in.Input); err != nil {
 		return err
 	}
@@ -204,19 +210,23 @@ func (b *Broker) dropBatchJobsOf(
 }
 
 // dropBatchJob deletes a job and its results, at most deleteBatchSize rows per transaction. An open job is closed
-// first, so that no app adds results.
+// before its results are read, because the app that executes it adds results until then.
 func (b *Broker) dropBatchJob(ctx context.Context, k engine.BatchJobKey) error {
-	commit := func(w store.Writes) error {
+	commit := func(decide func(*engine.BatchJob, time.Time) store.Writes) error {
 		_, err := b.store.Commit(ctx, store.Transaction{
 			Needs: store.Keys{BatchJobs: []engine.BatchJobKey{k}}, Background: true,
 			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-				out := w
-				if j := rows.BatchJob(k); j != nil && j.Open() {
-					out.BatchJobs = []engine.BatchJob{j.Close(protocol.BatchStopped, "", "the namespace is deleted", now)}
-				}
-				return out, nil
+				return decide(rows.BatchJob(k), now), nil
 			},
 		})
+		return err
+	}
+	if err := commit(func(j *engine.BatchJob, now time.Time) (w store.Writes) {
+		if j != nil && j.Open() {
+			w.BatchJobs = []engine.BatchJob{j.Close(protocol.BatchStopped, "", "the namespace is deleted", now)}
+		}
+		return w
+	}); err != nil {
 		return err
 	}
 	for {
@@ -235,7 +245,8 @@ func (b *Broker) dropBatchJob(ctx context.Context, k engine.BatchJobKey) error {
 		if len(runs) == 0 {
 			w.DropBatchJobs = []engine.BatchJobKey{k}
 		}
-		if err := commit(w); err != nil || len(runs) == 0 {
+		err = commit(func(*engine.BatchJob, time.Time) store.Writes { return w })
+		if err != nil || len(runs) == 0 {
 			return err
 		}
 	}

@@ -31,8 +31,11 @@ const (
 	batchGroup = 64
 	// batchGroupsPerSecond is the number of groups per second for rates that allow several runs per group.
 	batchGroupsPerSecond = 10
-	// maxBatchJobs is the maximum number of jobs that an app executes at a time; others wait.
-	maxBatchJobs = 16
+	// maxBatchJobs is the maximum number of jobs that an app executes at a time; others wait. It is large, because a job
+	// with a low rate may last for hours.
+	maxBatchJobs = 256
+	// maxBatchGroups is the maximum number of jobs of an app that apply their actions at the same moment.
+	maxBatchGroups = 16
 )
 
 // batchJobs is the state of an app's execution of batch jobs.
@@ -40,10 +43,16 @@ type batchJobs struct {
 	mu      sync.Mutex // guards running
 	running map[engine.BatchJobKey]bool
 	wake    chan struct{}
+	// searching has a place for one job, since the search for the runs of a job may read for a second, and SQLite has few
+	// connections for reading. applying has a place for each job that applies its action to a group.
+	searching, applying chan struct{}
 }
 
 func newBatchJobs() batchJobs {
-	return batchJobs{running: map[engine.BatchJobKey]bool{}, wake: make(chan struct{}, 1)}
+	return batchJobs{
+		running: map[engine.BatchJobKey]bool{}, wake: make(chan struct{}, 1),
+		searching: make(chan struct{}, 1), applying: make(chan struct{}, maxBatchGroups),
+	}
 }
 
 // signal makes the app look for open jobs.
@@ -231,7 +240,12 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 			*j, err = b.endBatchJob(ctx, j, protocol.BatchCompleted, "")
 			return err
 		}
-		if err := b.applyBatchGroup(ctx, j, group); err != nil {
+		if err := b.waitForPlace(ctx, j, b.batchJobs.applying); err != nil {
+			return err
+		}
+		err = b.applyBatchGroup(ctx, j, group)
+		<-b.batchJobs.applying
+		if err != nil {
 			return err
 		}
 		after = group[len(group)-1].Number
@@ -241,6 +255,27 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 		}
 	}
 	return nil
+}
+
+// waitForPlace waits until a job gets one of the places that the jobs of this app share, and renews the job's lease
+// meanwhile. The caller releases the place.
+func (b *Broker) waitForPlace(ctx context.Context, j *engine.BatchJob, places chan<- struct{}) error {
+	for {
+		select {
+		case places <- struct{}{}:
+			return nil
+		case <-time.After(batchLease / 3):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if _, err := b.changeBatchJob(ctx, j, store.Keys{}, func(
+			_ store.Rows, row engine.BatchJob, _ time.Time,
+		) store.Writes {
+			return store.Writes{BatchJobs: []engine.BatchJob{row}, Answer: row}
+		}); err != nil {
+			return err
+		}
+	}
 }
 
 // collectBatchRuns stores the next page of a job's run IDs. A job contains no run that started after its creation.
@@ -259,11 +294,16 @@ func (b *Broker) collectBatchRuns(ctx context.Context, j *engine.BatchJob) error
 	})
 	q.AfterStart, q.AfterRun = j.AfterStart, j.AfterRun
 	q.Limit, q.Budget = min(batchPage, j.Limit-int(j.Runs)), time.Second
+	if err := b.waitForPlace(ctx, j, b.batchJobs.searching); err != nil {
+		return err
+	}
 	var list store.RunList
-	if err := b.store.View(ctx, func(r store.Reader) (err error) {
+	err = b.store.View(ctx, func(r store.Reader) (err error) {
 		list, err = r.Runs(ctx, q)
 		return err
-	}); err != nil {
+	})
+	<-b.batchJobs.searching
+	if err != nil {
 		return err
 	}
 	*j, err = b.changeBatchJob(ctx, j, store.Keys{}, func(

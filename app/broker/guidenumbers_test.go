@@ -26,6 +26,7 @@ func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
 		int(batchLease.Seconds()), int(batchLookup.Seconds()))
 	docnumbers.In(t, "guide/batch-jobs.md", "small background transactions, at most {} runs at a time", batchGroup)
 	docnumbers.In(t, "guide/batch-jobs.md", "A namespace has at most {} open jobs", protocol.MaxBatchJobs)
+	docnumbers.In(t, "guide/batch-jobs.md", "`input` (at most {} KiB)", protocol.MaxBatchInput>>10)
 	docnumbers.In(
 		t, "guide/workflows-in-go.md", "Without any the caller receives an error after {}, or {} for an update", queryDeadline, validationDeadline,
 	)

@@ -63,6 +63,9 @@ const (
 	DefaultBatchRate = 100
 	MaxBatchJobs     = 10     // open jobs of a namespace
 	MaxBatchPreview  = 10_000 // runs that a preview counts
+	// MaxBatchInput is the maximum size of a signal's argument in bytes. The row of the job contains it, and lists of
+	// jobs read these rows.
+	MaxBatchInput = 64 << 10
 )
 
 // BatchJobRequest creates a batch job.
