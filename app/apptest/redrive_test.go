@@ -259,3 +259,39 @@ func TestARedriveCopiesWhatARunReceived(t *testing.T) {
 		other.want(200, "GET", "/api/workflows/order/runs/"+next+"/history/export", "")
 	})
 }
+
+// The import of a redriven run does not replace the failed run while that run is open here, for example after a restore
+// of the database.
+func TestAnImportOfARedrivenRunReplacesNoOpenRun(t *testing.T) {
+	home := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	h := register(home, "w", "")
+	run := h.start("order")
+	h.decide(h.poll("workflow"), failRun)
+	failed, _ := home.bundle("order", run)
+	next := home.want(202, "POST", redrivePath("order", run), `{}`).text("run_id")
+	h.decide(h.poll("workflow"), finish)
+	redriven, _ := home.bundle("order", next)
+
+	away := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	open := away.start("order")
+	renamed := strings.ReplaceAll(redriven, run, open)
+	refused := away.want(422, "POST", "/api/workflows/import/bundle", renamed) // its checksum is that of the old names
+	_, sum, _ := strings.Cut(refused.text("message"), "its checksum is ")
+	renamed = strings.ReplaceAll(renamed, refused.text("expected"), sum)
+	if got := away.want(
+		409, "POST", "/api/workflows/import/bundle", renamed,
+	); got.text("reason") != "instance_already_started" {
+		t.Errorf("over an open run: %s", got.raw)
+	}
+	if got := away.want(200, "GET", "/api/workflows/order", ""); got.text("run_id") != open {
+		t.Errorf("the current run: %s", got.raw)
+	}
+
+	away = caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	away.want(201, "POST", "/api/workflows/import/bundle", failed)
+	away.want(201, "POST", "/api/workflows/import/bundle", redriven)
+	got := away.want(200, "GET", "/api/workflows/order", "")
+	if got.text("run_id") != next || got.body["run_count"] != 2.0 {
+		t.Errorf("after both imports: %s", got.raw)
+	}
+}

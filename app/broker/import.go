@@ -67,7 +67,8 @@ func (b *Broker) Import(ctx context.Context, in protocol.ImportRequest) (protoco
 				current := rows.Run(had.RunID)
 				switch {
 				// The runs of a chain may be imported in any order: the newest run becomes and remains the current one.
-				case current != nil && (current.ContinuedTo == run.ID || run.ContinuedFrom == current.ID):
+				case current != nil && current.ContinuedTo == run.ID:
+				case current != nil && run.ContinuedFrom == current.ID && !current.Status.Open():
 				case current != nil && current.ContinuedFrom == run.ID:
 					return w, nil // the current run stays
 				// Runs of different chains do not overlap in time, so the run that started later is of the later chain.
