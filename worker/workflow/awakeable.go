@@ -58,13 +58,7 @@ func (c *flow) awakeable(timeout time.Duration) (f *future, id string) {
 		return c.m.settled(fmt.Errorf("awakeable: %w", err)), ""
 	}
 	f = c.openStep(awakeableStep, "", cmd)
-	f.name = c.m.stepID(f.seq)
-	// in a redriven run, the copied event has the ID that the code received in the failed run
-	if e := c.m.recorded[f.seq]; e != nil {
-		if d, ok := e.Data.(*history.AwakeableOpened); ok {
-			f.name = d.AwakeableID
-		}
-	}
+	f.name = c.m.openedID(f.seq)
 	return f, f.name
 }
 

@@ -183,5 +183,17 @@ func TestARedrivenRunKeepsResolvedAwakeables(t *testing.T) {
 		if last := ids[len(ids)-1]; last != failed {
 			t.Errorf("the code receives ID %s, and %s in the redriven run", failed, last)
 		}
+		for i := range a.events { // a history that arrives in two pages
+			m := replay.New(a.def, a.options)
+			for _, to := range []int{i, len(a.events)} {
+				if _, err := m.Apply(a.task(to), a.events[:to]); to > 0 && err != nil {
+					t.Errorf("a page ends at %d: %v", i, err)
+				}
+			}
+			m.Close()
+			if last := ids[len(ids)-1]; last != failed {
+				t.Errorf("a page ends at %d: the code receives ID %s, want %s", i, last, failed)
+			}
+		}
 	}
 }

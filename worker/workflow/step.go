@@ -217,11 +217,11 @@ func (c *flow) openStep(k kind, name string, cmd *protocol.Command) *future {
 	return f
 }
 
-// stepID returns the ID of the activity, timer, session or child that a command opens.
+// stepID returns the ID of the activity, timer, session, child or awakeable that a command opens.
 func (m *machine) stepID(seq int64) string { return fmt.Sprintf("%s-%d", m.info.RunID, seq) }
 
-// openedID returns the ID of the session or child that a command opens. In a redriven run, a copied command has the ID
-// that it got in the run in which it was issued first.
+// openedID returns the ID of the session, child or awakeable that a command opens. In a redriven run, a copied command
+// has the ID that it got in the run in which it was issued first.
 func (m *machine) openedID(seq int64) string {
 	for _, r := range m.copied {
 		if seq <= r.Command {
