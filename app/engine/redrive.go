@@ -293,7 +293,7 @@ func (r *Redrive) findSessions(run *Run) {
 		}
 	}
 	for _, a := range run.Activities.All() {
-		if a.SessionID != "" && !slices.Contains(r.Sessions, a.SessionID) {
+		if a.SessionID != "" && !a.Cancel && !slices.Contains(r.Sessions, a.SessionID) {
 			r.Sessions = append(r.Sessions, a.SessionID)
 		}
 	}
@@ -369,8 +369,16 @@ func (st *step) reopenSession(d *history.SessionStarted) error {
 	return nil
 }
 
-// redriveActivity schedules an activity of the copied history again, with its first attempt.
+// redriveActivity schedules an activity of the copied history again, with its first attempt. An activity that its code
+// has cancelled ends instead.
 func (st *step) redriveActivity(a Activity) error {
+	if a.Cancel {
+		st.emit(&history.ActivityCancelled{ // no session counts it
+			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: cancelledByFlow,
+			Attempt: a.outcome(), Parallel: a.Parallel,
+		})
+		return nil
+	}
 	if a.SessionID != "" {
 		var o *protocol.SessionOptions
 		if len(a.Options) > 0 {

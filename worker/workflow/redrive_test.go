@@ -133,6 +133,43 @@ func TestARedriveKeepsTheSideEffectsOfTheFailedTask(t *testing.T) {
 	}
 }
 
+// An activity that its code has cancelled, and that its worker had not stopped when the run failed, ends as cancelled
+// in the new run: its work does not begin again.
+func TestARedriveDoesNotRunACancelledActivityAgain(t *testing.T) {
+	a := start(t, func(ctx workflow.Context) (string, error) {
+		under, cancel := workflow.WithCancel(ctx)
+		long := workflow.ExecuteActivity(
+			workflow.WithActivity(under, workflow.ActivityOptions{WaitForCancellation: true}), "long",
+		)
+		if _, err := workflow.Execute[int](ctx, "one"); err != nil {
+			return "", err
+		}
+		cancel()
+		if _, err := workflow.Execute[int](ctx, "two"); err != nil {
+			return "", err
+		}
+		return fmt.Sprint(errors.Is(long.Get(ctx, nil), workflow.ErrCancelled)), nil
+	})
+	a.drain(nil)
+	a.leaseActivity(1)
+	a.complete(2, 1)
+	a.drain(nil)
+	a.failActivity(4, fail)
+	a.drain(nil)
+	a.failure()
+	next, _ := a.redriven("NEXT")
+	if open, ok := next.run.Activities.Get(1); ok {
+		t.Errorf("the cancelled activity is open: %+v", open)
+	}
+	next.drain(nil)
+	next.complete(4, 2)
+	next.drain(nil)
+	if got := next.output(); got != "true" {
+		t.Errorf("result %v", got)
+	}
+	next.replays()
+}
+
 // A run is not redriven if its new run would not fit the recorded history.
 func TestARedriveRefusesHistoriesThatItCannotContinue(t *testing.T) {
 	refused := func(a *app, want protocol.Reason) {
