@@ -83,7 +83,7 @@ func (st *step) resolvedAtOnce(k int64, s Signal, c protocol.Command) bool {
 // recordShown records which events the worker has seen with a task, before the task's commands are applied.
 func (st *step) recordShown(t *Task, in CompleteTask) {
 	st.code = in.Code
-	if t.Number == 1 {
+	if t.Number == 1 && st.FirstSeen == 0 { // set in a redriven run: the first task of the failed run
 		st.FirstSeen = t.Shown
 	}
 	awaited := st.Waits.Any(func(w Wait) bool { return w.Kind == ConditionWait && w.Opened <= t.Shown })

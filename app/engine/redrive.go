@@ -275,6 +275,11 @@ func (r *Redrive) fold(first history.Event) *Run {
 		run.Evolve(e)
 	}
 	run.NeedsSessions, run.StartKey = r.from.NeedsSessions, r.from.StartKey
+	// These are not part of history. They determine which signals count as handled when the run continues as new.
+	run.Heeds, run.Heeded = r.from.Heeds, min(r.from.Heeded, run.LastSeq)
+	if run.Seen > 0 { // a task before the failed one was the first
+		run.FirstSeen = min(r.from.FirstSeen, run.LastSeq)
+	}
 	return run
 }
 
