@@ -80,7 +80,8 @@ func (f *Fleet) warnBalance(ctx context.Context, k engine.WorkerKey, err error) 
 func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (moved bool, err error) {
 	var owners []*engine.Worker
 	for _, h := range c.known {
-		if h.Worker.ID != w.ID && c.available(&h) && engine.Imbalanced(c.sessions(h.Worker), c.sessions(w)) {
+		if h.Worker.ID != w.ID && h.Worker.MayPrepare() && c.available(&h) &&
+			engine.Imbalanced(c.sessions(h.Worker), c.sessions(w)) {
 			owners = append(owners, h.Worker)
 		}
 	}
@@ -94,11 +95,11 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 	}
 	for _, owner := range owners {
 		c.owner = owner
-		held, err := transaction.SessionsOwnedBy(ctx, f.store, owner.Key())
+		held, err := c.ownedBy(ctx, owner)
 		if err != nil {
 			return false, err
 		}
-		held = slices.DeleteFunc(held, func(s engine.Session) bool {
+		held = slices.DeleteFunc(slices.Clone(held), func(s engine.Session) bool {
 			return !s.Balances(owner, w, c.now) || c.withheld(&s, w)
 		})
 		if len(held) == 0 {
@@ -110,10 +111,22 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 		moved, err := f.prepare(ctx, &s, owner, w, engine.PrepareSession{Balance: true})
 		if moved {
 			c.reserve(w)
+			delete(c.owned, owner.ID)
 			f.log.Info().Str("session_id", s.ID).Str("worker_id", owner.ID).Str("successor", w.ID).
 				Msg("idle session moves to a worker that registered recently and holds fewer sessions")
 		}
 		return moved, err
 	}
 	return false, nil
+}
+
+// ownedBy returns the sessions of an owner. They are read once for all workers that registered recently.
+func (c *candidates) ownedBy(ctx context.Context, owner *engine.Worker) (held []engine.Session, err error) {
+	held, ok := c.owned[owner.ID]
+	if !ok {
+		if held, err = transaction.SessionsOwnedBy(ctx, c.fleet.store, owner.Key()); err == nil {
+			c.owned[owner.ID] = held
+		}
+	}
+	return held, err
 }

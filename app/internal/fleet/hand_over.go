@@ -123,7 +123,9 @@ type candidates struct {
 	// starting: this app has just started, so a worker without a heartbeat may be alive
 	starting bool
 	held     map[string]store.Holding
-	mean     int // number of sessions of each candidate after the drain, if they are distributed evenly
+	owned    map[string][]engine.Session // sessions by owner, as far as balance has read them
+
+	mean int // number of sessions of each candidate after the drain, if they are distributed evenly
 }
 
 func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidates, error) {
@@ -145,7 +147,7 @@ func (f *Fleet) successors(ctx context.Context, owner *engine.Worker) (*candidat
 
 // candidates reads the workers of a namespace and their numbers of sessions.
 func (f *Fleet) candidates(ctx context.Context, ns string) (*candidates, error) {
-	c := &candidates{fleet: f, starting: f.workers.Starting()}
+	c := &candidates{fleet: f, starting: f.workers.Starting(), owned: map[string][]engine.Session{}}
 	var err error
 	if c.now, err = f.store.Now(ctx); err != nil {
 		return nil, err

@@ -124,3 +124,76 @@ func TestSeveralAppsMoveOneSessionPerMinute(t *testing.T) {
 		})
 	}
 }
+
+// ownerReads counts how often the sessions of a worker are read.
+type ownerReads struct {
+	store.Store
+	n *atomic.Int64
+}
+
+type ownerReader struct {
+	store.Reader
+	n *atomic.Int64
+}
+
+func (s ownerReads) View(ctx context.Context, fn func(store.Reader) error) error {
+	return s.Store.View(ctx, func(r store.Reader) error { return fn(ownerReader{r, s.n}) })
+}
+
+func (r ownerReader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.Session, error) {
+	if q.Owner != "" {
+		r.n.Add(1)
+	}
+	return r.Reader.Sessions(ctx, q)
+}
+
+// The app reads the sessions of a busy worker once for all new workers: drains wait for the comparison.
+func TestBalanceReadsTheSessionsOfAWorkerOnceForAllNewWorkers(t *testing.T) {
+	const sessions, fresh = 6, 5
+	var reads, shift atomic.Int64
+	w := &harness{t: t, shift: &shift}
+	w.apps = append(w.apps, apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.Cleanup, o.Release = -1, releaseOf(1)
+		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			s, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "balance.db"), sqldb.Options{
+				App: "app-0", Dispatch: d, Shift: func() time.Duration { return time.Duration(shift.Load()) },
+			})
+			return ownerReads{s, &reads}, err
+		}
+	}}))
+	ns, b, ctx := w.namespace("busy"), w.apps[0].Broker(), t.Context()
+	names := []string{"a"}
+	register := func(name string) {
+		must[protocol.RegisterResponse](t)(b.Register(ctx, worker(
+			ns, name, name+"1", sessions, 10*time.Hour,
+			protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
+		)))
+	}
+	register("a")
+	var commands []protocol.Command
+	for i := range sessions {
+		c := inSession(fmt.Sprint("s", i))
+		c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
+		commands = append(commands, c)
+	}
+	w.decide(ns, "wf", commands...)
+	for range sessions { // they stay busy
+		must[*protocol.ActivityTask](t)(poll(ctx, b, ns, "a", "a1", 30))
+	}
+	for i := range fresh {
+		names = append(names, fmt.Sprint("b", i))
+		register(names[i+1])
+	}
+	shift.Add(int64(35 * time.Second))
+	must[time.Time](t)(w.apps[0].Store().Now(ctx))
+	reads.Store(0)
+	for _, name := range names {
+		must[protocol.WorkerHeartbeatResponse](t)(b.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+			Namespace: ns, WorkerID: name, Incarnation: name + "1",
+		}))
+	}
+	time.Sleep(2500 * time.Millisecond)
+	if n := reads.Load(); n < 1 || n > 2 { // two, if a tick came between the heartbeats
+		t.Errorf("the sessions of the busy worker were read %d times for %d new workers", n, fresh)
+	}
+}
