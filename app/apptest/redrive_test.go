@@ -295,3 +295,44 @@ func TestAnImportOfARedrivenRunReplacesNoOpenRun(t *testing.T) {
 		t.Errorf("after both imports: %s", got.raw)
 	}
 }
+
+// An update that was open at the failure, whose caller has received run_closed, is open in the new run.
+func TestARedrivenRunHandlesTheUpdatesThatWereOpen(t *testing.T) {
+	c := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	h := register(c, "w", "")
+	run := h.start("order")
+	task := h.poll("workflow")
+	id := h.want(202, "POST", "/api/workflows/order/update/change", `{"input":[2]}`).text("update_id")
+	h.decide(task, failRun)
+	old := h.want(200, "GET", "/api/workflows/order/runs/"+run+"/history", "").raw
+	if !strings.Contains(old, `"run_closed"`) {
+		t.Errorf("history of the failed run: %s", old)
+	}
+	h.want(202, "POST", redrivePath("order", run), `{}`)
+	for {
+		if task = h.poll("workflow"); task.text("workflow_update_id") == id {
+			break
+		}
+		h.want(200, "POST", flowPath(task, "fail"), h.flowBody(
+			task, `,"failure":{"type":"WorkflowTaskWaitingForHistory","message":"waits"}`,
+		))
+	}
+	h.decide(task, `{"type":"complete_update","update_id":"`+id+`"}`, finish)
+}
+
+// A session that an earlier run of the chain started has ended with the failed run, and no event of the failed run
+// describes it.
+func TestARedriveWithASessionOfAnEarlierRunIsRefused(t *testing.T) {
+	c := caller{t, apptest.Start(t, apptest.Options{}), "default"}
+	h := register(c, "w", "")
+	session := h.start("order") + "-1"
+	h.decide(h.poll("workflow"), `{"type":"start_session"}`, `{"type":"continue_as_new"}`)
+	task := h.poll("workflow")
+	run := task.text("run_id")
+	h.decide(task, inSession(session))
+	h.failActivity(h.poll("activity"))
+	h.decide(h.poll("workflow"), failRun)
+	if got := h.want(409, "POST", redrivePath("order", run), `{}`); got.text("reason") != "session_closed" {
+		t.Errorf("response: %s", got.raw)
+	}
+}
