@@ -59,7 +59,7 @@ func TestAwakeablesAreResolvedFromAShell(t *testing.T) {
 	s.try(1, "awakeable_not_found", "awakeable", "complete", "none")
 	s.try(2, "--message must not be empty", "awakeable", "fail", no)
 	s.try(2, "--result is not JSON", "awakeable", "complete", no, "--result", "{")
-	s.try(2, "requires a awakeable ID", "awakeable", "complete")
+	s.try(2, "requires an awakeable ID", "awakeable", "complete")
 	s.env["SOJOURN_APP_URL"] = "http://127.0.0.1:1"
 	s.try(1, "no app answers", "awakeable", "complete", no)
 }
