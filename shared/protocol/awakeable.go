@@ -30,11 +30,11 @@ type AwakeableReceipt struct {
 	Outcome     string `json:"outcome" enum:"completed,failed"`
 }
 
-// Envelope returns the result as an envelope. A result that is not an envelope is encoded.
+// Envelope returns the result as an envelope: the empty one for null. A result that is not an envelope is encoded.
 func (r *AwakeableRequest) Envelope() (payload.Payload, error) {
 	var p payload.Payload
 	switch {
-	case len(r.Result) == 0:
+	case len(r.Result) == 0 || string(r.Result) == "null":
 		return p, nil
 	case IsEnvelope(r.Result):
 		err := json.Unmarshal(r.Result, &p)
