@@ -1,13 +1,22 @@
 package apptest_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/store"
+	"github.com/sojourn-run/sojourn/app/store/sqldb"
+	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/shared/history"
 )
 
 const failRun = `{"type":"fail_workflow","message":"no"}`
@@ -334,5 +343,77 @@ func TestARedriveWithASessionOfAnEarlierRunIsRefused(t *testing.T) {
 	h.decide(h.poll("workflow"), failRun)
 	if got := h.want(409, "POST", redrivePath("order", run), `{}`); got.text("reason") != "session_closed" {
 		t.Errorf("response: %s", got.raw)
+	}
+}
+
+// openHistories counts the views of a store that have read events and are open.
+type openHistories struct {
+	store.Store
+	now, most *atomic.Int64
+}
+
+func (s openHistories) View(ctx context.Context, fn func(store.Reader) error) error {
+	r := &historyReader{histories: s}
+	defer func() {
+		if r.reads {
+			s.now.Add(-1)
+		}
+	}()
+	return s.Store.View(ctx, func(reader store.Reader) error {
+		r.Reader = reader
+		return fn(r)
+	})
+}
+
+type historyReader struct {
+	store.Reader
+	histories openHistories
+	reads     bool
+}
+
+func (r *historyReader) Events(
+	ctx context.Context, run string, after, through int64, limit, size int,
+) ([]history.Event, error) {
+	if !r.reads {
+		r.reads = true
+		n := r.histories.now.Add(1)
+		for most := r.histories.most.Load(); n > most && !r.histories.most.CompareAndSwap(most, n); {
+			most = r.histories.most.Load()
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	return r.Reader.Events(ctx, run, after, through, limit, size)
+}
+
+// An app holds at most two large histories for redrives at the same time: otherwise a few requests would fill its
+// memory.
+func TestFewLargeHistoriesAreRedrivenAtOnce(t *testing.T) {
+	var now, most atomic.Int64
+	c := caller{t, apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
+		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			s, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "redrive.db"), sqldb.Options{App: "app-0", Dispatch: d})
+			return openHistories{s, &now, &most}, err
+		}
+	}}), "default"}
+	h := register(c, "w", "")
+	run := h.start("order")
+	value := strings.Repeat("x", 1<<20)
+	for range 2 {
+		h.want(202, "POST", "/api/workflows/order/signal/go", `{"input":["`+value+`"]}`)
+	}
+	h.decide(h.poll("workflow"), failRun)
+	most.Store(0)
+	var g sync.WaitGroup
+	var created atomic.Int64
+	for range 12 {
+		g.Go(func() {
+			if code, _ := c.keyed("", redrivePath("order", run), `{}`); code == 202 {
+				created.Add(1)
+			}
+		})
+	}
+	g.Wait()
+	if n := most.Load(); n > 2 || n < 1 || created.Load() != 1 {
+		t.Errorf("%d histories at once, at most 2; %d runs created, want 1", n, created.Load())
 	}
 }

@@ -102,13 +102,16 @@ type Broker struct {
 	mu         sync.Mutex // guards draining and closing
 	draining   bool
 	drained    chan struct{} // closed when draining begins
-	life       context.Context
-	end        context.CancelCauseFunc
+	// largeCopies has an element for each redrive that holds a large history
+	largeCopies chan struct{}
+	life        context.Context
+	end         context.CancelCauseFunc
 }
 
 // New returns a broker for a store that was opened with d as its dispatcher.
 func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 	b := &Broker{store: s, dispatch: d, opt: o.defaults(), log: o.Log, drained: make(chan struct{})}
+	b.largeCopies = make(chan struct{}, maxLargeCopies)
 	s.Quotas().Limit(*b.opt.Quotas)
 	b.batchJobs = newBatchJobs()
 	b.recounts = recounts{names: map[string]bool{}, wake: make(chan struct{}, 1)}

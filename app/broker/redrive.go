@@ -31,12 +31,11 @@ func (b *Broker) commitRedrive(
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
 	r := redrive{in: in, hash: hashParts(in.RunID, "redrive")}
 	r.receipt = store.ReceiptKey{Namespace: in.Namespace, WorkflowID: in.WorkflowID, RequestID: in.RequestID}
-	if err := b.prepareRedrive(ctx, &r); err != nil {
+	release, err := b.prepareRedrive(ctx, &r)
+	if err != nil {
 		return protocol.RedriveReceipt{}, err
 	}
-	if err := b.delayLargePayload(ctx, in.Namespace, r.bytes); err != nil {
-		return protocol.RedriveReceipt{}, err
-	}
+	defer release()
 	key := engine.WorkflowKey{Namespace: in.Namespace, ID: in.WorkflowID}
 	needs := store.Keys{Workflows: []engine.WorkflowKey{key}, Current: true}
 	if in.RequestID != "" {
@@ -61,22 +60,59 @@ type redrive struct {
 	in      protocol.RedriveRequest
 	receipt store.ReceiptKey // only with a request ID
 	hash    string           // of the request
-	bytes   int              // size of the copied history
 	plan    *engine.Redrive  // nil: refused says why
 	refused error
 }
 
+// Redrives of histories with more than largeCopy bytes are limited to maxLargeCopies at a time, because each holds its
+// history in memory from the preparation until the commit.
+const (
+	largeCopy      = 1 << 20
+	maxLargeCopies = 2
+)
+
 // prepareRedrive reads the run and its history. A refusal is stored in r, because a repeated request must get the
-// response to the first one.
-func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) error {
-	return b.store.View(ctx, func(read store.Reader) error {
-		from, err := transaction.FindHead(ctx, read, r.in.Target)
-		if err != nil {
-			return err
+// response to the first one. The caller calls release after the commit.
+func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) (release func(), err error) {
+	var from *engine.Head
+	err = b.store.View(ctx, func(read store.Reader) (err error) {
+		from, err = transaction.FindHead(ctx, read, r.in.Target)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	release = func() {}
+	copies := from.Status == protocol.RunFailed && from.Bytes <= engine.MaxCopiedBytes
+	if copies {
+		if err := b.delayLargePayload(ctx, r.in.Namespace, int(from.Bytes)); err != nil {
+			return nil, err
 		}
-		var events []history.Event
-		copies := from.Status == protocol.RunFailed && from.Bytes <= engine.MaxCopiedBytes
-		for copies && int64(len(events)) < from.LastSeq {
+	}
+	if copies && from.Bytes > largeCopy {
+		select {
+		case b.largeCopies <- struct{}{}:
+			release = func() { <-b.largeCopies }
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	var events []history.Event
+	if copies {
+		if events, err = b.copiedEvents(ctx, from); err != nil {
+			release()
+			return nil, err
+		}
+	}
+	r.plan, r.refused = engine.PrepareRedrive(from, events, ulid.Make().String())
+	return release, nil
+}
+
+// copiedEvents reads the history of a failed run.
+func (b *Broker) copiedEvents(ctx context.Context, from *engine.Head) (events []history.Event, err error) {
+	err = b.store.View(ctx, func(read store.Reader) error {
+		events = nil
+		for int64(len(events)) < from.LastSeq {
 			page, err := read.Events(
 				ctx, from.ID, int64(len(events)), from.LastSeq, transaction.MaxPage, transaction.MaxPageSize,
 			)
@@ -88,12 +124,9 @@ func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) error {
 			}
 			events = append(events, page...)
 		}
-		if copies {
-			r.bytes = int(from.Bytes)
-		}
-		r.plan, r.refused = engine.PrepareRedrive(from, events, ulid.Make().String())
 		return nil
 	})
+	return events, err
 }
 
 func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (store.Writes, error) {
