@@ -22,7 +22,7 @@ var definitionFiles = map[string]map[string]string{
 	"node": {
 		"llama.session.mjs": `import { appendFileSync } from 'node:fs';
 		export async function setUp([path, log], ctx) {
-			await new Promise((later) => setTimeout(later, 1200));
+			await new Promise((later) => setTimeout(later, 2500));
 			appendFileSync(log, 'set up ' + ctx.session.id + '\n');
 			return { path, log, calls: 0 };
 		}
@@ -32,7 +32,7 @@ var definitionFiles = map[string]map[string]string{
 		"end.cjs": `module.exports = () => process.kill(process.pid, 'SIGKILL') && new Promise(() => {});`,
 	},
 	"python3": {
-		"llama.session.py": "import time\n\ndef set_up(args, ctx):\n\ttime.sleep(1.2)\n" +
+		"llama.session.py": "import time\n\ndef set_up(args, ctx):\n\ttime.sleep(2.5)\n" +
 			"\twith open(args[1], 'a') as log:\n\t\tlog.write('set up ' + ctx.session.id + '\\n')\n" +
 			"\treturn {'path': args[0], 'log': args[1], 'calls': 0}\n\n" +
 			"def tear_down(state):\n\twith open(state['log'], 'a') as log:\n\t\tlog.write('tear down ' + state['path'] + '\\n')\n",
@@ -62,8 +62,9 @@ func TestHandlersUseSessionDefinitionsInFiles(t *testing.T) {
 			start(t, a, &link.Socket{URLs: []string{a.URL()}}, func(o *worker.Options) {
 				o.Handlers, o.Executors.Write = dir, []string{out}
 				o.Registry.Workflow("asks", func(ctx workflow.Context) (string, error) {
-					ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Second})
-					plain := workflow.ExecuteActivity(workflow.InSession(ctx, "plain"), "ask", "x").Get(ctx, nil)
+					slow := workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: time.Minute})
+					plain := workflow.ExecuteActivity(workflow.InSession(slow, "plain"), "ask", "x").Get(ctx, nil)
+					ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{StartToClose: 2 * time.Second})
 					def := workflow.SessionDefinition{Name: "llama", Arguments: []any{"m.gguf", log}}
 					s, err := workflow.StartSession(ctx, workflow.SessionOptions{Definition: &def, MaxActivities: 4})
 					if err != nil {

@@ -23,8 +23,11 @@ const (
 	// batchLease is the lease of a batch job, which every transaction of the job renews. After the death of an app,
 	// another app continues its jobs when their leases have expired.
 	batchLease = 30 * time.Second
-	// batchLookup is how often an app that shares its database looks for jobs of other apps.
+	// batchLookup is how often an app looks for jobs that it may acquire while another app owns an open job.
 	batchLookup = 30 * time.Second
+	// idleBatchLookup is how often an app that shares its database looks for jobs if it found none. It looks at once
+	// when it creates a job, and when it notices the end of another app.
+	idleBatchLookup = 10 * time.Minute
 	// batchPage is the maximum number of run IDs that one transaction stores.
 	batchPage = 256
 	// batchGroup is the maximum number of runs to which a job applies its action at a time.
@@ -128,7 +131,7 @@ func (b *Broker) openBatchJobs(ctx context.Context) (list []engine.BatchJobKey, 
 		return nil, 0, err
 	}
 	if b.opt.Shared {
-		next = batchLookup
+		next = idleBatchLookup
 	}
 	err = b.store.View(ctx, func(r store.Reader) error {
 		open, err := r.OpenBatchJobs(ctx)
@@ -136,7 +139,7 @@ func (b *Broker) openBatchJobs(ctx context.Context) (list []engine.BatchJobKey, 
 			if _, ok := open[i].Acquire(b.opt.App, b.opt.Shared, batchLease, now); ok {
 				list = append(list, open[i].Key())
 			} else {
-				next = min(next, max(open[i].LeaseUntil.Sub(now), time.Second))
+				next = min(next, batchLookup, max(open[i].LeaseUntil.Sub(now), time.Second))
 			}
 		}
 		return err

@@ -121,7 +121,7 @@ func New(s store.Store, d *dispatch.Dispatch, o Options) *Broker {
 		App: o.App, Alive: b.opt.Alive, StoreAlive: b.opt.StoreAlive, Quiet: b.opt.Quiet, Heartbeat: b.opt.Heartbeat,
 		AttemptLease: b.opt.AttemptLease, HTTPLease: b.opt.HTTPLease, PollKept: pollRetention,
 		Shared: o.Shared, Release: o.Release, StrictRelease: o.StrictRelease, MaxBlamed: o.MaxBlamed,
-		Lost: o.Metrics.countLostProcess, AppEnded: b.appEnded, Log: o.Log,
+		Lost: o.Metrics.countLostProcess, AppEnded: b.appEnded, AppLeft: b.batchJobs.signal, Log: o.Log,
 	})
 	b.questions = querytask.New(s, d, b.drained, o.Log)
 	b.questions.Avoid = b.avoidsProcess

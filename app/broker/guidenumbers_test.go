@@ -22,8 +22,8 @@ func TestGuideStatesTheNumbersOfTheBroker(t *testing.T) {
 	docnumbers.In(t, "guide/fleets.md", "It is `stale` {} after its last heartbeat or other request.", o.Alive)
 	docnumbers.In(t, "guide/batch-jobs.md", "({}; at most {}), `--rate` the runs per second ({}; at most {})",
 		protocol.DefaultBatchRuns, protocol.MaxBatchRuns, protocol.DefaultBatchRate, protocol.MaxBatchRate)
-	docnumbers.In(t, "guide/batch-jobs.md", "when the lease of {} seconds has expired and the next lookup, every {} seconds",
-		int(batchLease.Seconds()), int(batchLookup.Seconds()))
+	docnumbers.In(t, "guide/batch-jobs.md", "when the lease of {} seconds has expired and it has noticed the end of the app",
+		int(batchLease.Seconds()))
 	docnumbers.In(t, "guide/batch-jobs.md", "small background transactions, at most {} runs at a time", batchGroup)
 	docnumbers.In(t, "guide/batch-jobs.md", "A namespace has at most {} open jobs", protocol.MaxBatchJobs)
 	docnumbers.In(t, "guide/batch-jobs.md", "`input` (at most {} KiB)", protocol.MaxBatchInput>>10)

@@ -93,8 +93,11 @@ func (p *program) registered(c *cobra.Command, by func(protocol.WorkerView) []st
 // offerIDs lets all commands of a group that name one object complete its ID.
 func offerIDs(group *cobra.Command, offer completing) *cobra.Command {
 	for _, sub := range group.Commands() {
-		if use := strings.Fields(sub.Use); len(use) > 1 && (use[1] == "ID" || use[1] == "NAME") &&
-			sub.ValidArgsFunction == nil && sub.Name() != "create" {
+		use := strings.Fields(sub.Use)
+		if len(use) < 2 || sub.ValidArgsFunction != nil || sub.Name() == "create" {
+			continue
+		}
+		if what, _, _ := strings.Cut(use[1], "|"); what == "ID" || what == "NAME" {
 			sub.ValidArgsFunction = offer
 		}
 	}

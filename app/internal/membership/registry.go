@@ -47,6 +47,7 @@ type Options struct {
 	// withdrawn its registration. It is also called for this app, if the other apps considered it dead while it was
 	// paused. It must not block.
 	AppEnded func(until time.Time)
+	AppLeft  func() // is called when another app announced its shutdown; must not block; may be nil
 	Log      zerolog.Logger
 	// Settings returns the decisions about a queue or, with an empty name, about a whole namespace, as this app knows
 	// them. Open sets it.

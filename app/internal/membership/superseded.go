@@ -29,6 +29,9 @@ func (ws *Workers) watchSuperseded(ctx context.Context) {
 			if p.Worker.Namespace == appsNamespace { // an app ended: read soon which apps are alive
 				ws.appLeft.Store(true)
 				ws.storeSoon()
+				if ws.opt.AppLeft != nil {
+					ws.opt.AppLeft()
+				}
 				ws.dispatch.Due(time.Unix(0, 0)) // only the ended app may have known of some due rows: read them
 				continue
 			}
