@@ -112,7 +112,8 @@ func TestNamespacesAreIsolated(t *testing.T) {
 		names := map[string]string{
 			"workflow": mark, "run": run, "worker": mark, "session": mark, "name": "x", "token": "t", "namespace": "right",
 			"task":      run + "-1-workflow",
-			"awakeable": run + "-1", "job": "batch-" + mark, "queue": mark, "schedule": mark, "query": run, "deployment": "left%2F" + mark + "@unversioned",
+			"awakeable": run + "-1", "job": "batch-" + mark,
+			"queue": mark, "schedule": mark, "query": run, "deployment": "left%2F" + mark + "@unversioned",
 		}
 		before := left.want(200, "GET", "/api/workflows/"+mark, "").raw
 		for _, rt := range everyRoute() {
