@@ -131,7 +131,11 @@ func TestOnlyReadersJoinTheDashboardsNamespace(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, role := range auth.Roles {
-		made, err := a.Auth().Create(t.Context(), root, auth.TokenRequest{Roles: []auth.Role{role}})
+		in := auth.TokenRequest{Roles: []auth.Role{role}}
+		if role == auth.Completer {
+			in.Namespaces = []string{"default"}
+		}
+		made, err := a.Auth().Create(t.Context(), root, in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +147,7 @@ func TestOnlyReadersJoinTheDashboardsNamespace(t *testing.T) {
 			_ = c.Wait(within(t))
 		}
 		var refused *socketio.ConnectError
-		if role == auth.Worker {
+		if role == auth.Worker || role == auth.Completer {
 			if !errors.As(err, &refused) || refused.Reason != string(protocol.ReasonForbidden) {
 				t.Errorf("%s: got %v", role, err)
 			}
