@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -17,7 +19,7 @@ import (
 func registerAwakeables(r *worker.Registry) {
 	// returns the result of an awakeable, or the text of its failure
 	r.Workflow("awakeable.wait", func(ctx workflow.Context) (string, error) {
-		text, err := workflow.Awakeable[string](ctx, 0).Result(ctx)
+		text, err := workflow.Awakeable[string](ctx, 72*time.Hour).Result(ctx)
 		if failed, ok := errors.AsType[*workflow.AwakeableError](err); ok {
 			return failed.Error(), nil
 		}
@@ -41,7 +43,10 @@ func TestAwakeablesAreResolvedFromAShell(t *testing.T) {
 			awakeable = v.Wait.Name
 			return true
 		})
-		s.try(0, awakeable, "workflow", "describe", id)
+		if out := s.try(0, awakeable, "workflow", "describe", id); !strings.Contains(out, " | until ") ||
+			strings.Contains(out, "| timer ") {
+			t.Errorf("the timeout is not in the row of the awakeable:\n%s", out)
+		}
 		return awakeable
 	}
 	yes, no := opened("yes"), opened("no")

@@ -126,11 +126,17 @@ func (p *program) showRun(v protocol.RunView) error {
 	if k := v.Pending.Task; k != nil {
 		open.AppendRow(table.Row{"workflow task", k.TaskID, k.State, k.Attempt, k.Worker, "", "", waitReason(k.Wait, k.Why)})
 	}
+	timeouts := map[int64]string{} // of waits: a wait and the timer of its timeout have the same sequence
 	for _, k := range v.Pending.Timers {
+		if slices.ContainsFunc(v.Pending.Waits, func(w protocol.PendingWait) bool { return w.Sequence == k.Sequence }) {
+			timeouts[k.Sequence] = "until " + stamp(k.FireAt)
+			continue
+		}
 		open.AppendRow(table.Row{"timer", k.TimerID, stamp(k.FireAt), "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Waits {
-		open.AppendRow(table.Row{k.Kind, k.SignalName + k.ConditionKey + k.AwakeableID, "", "", "", "", "", ""})
+		what := k.SignalName + k.ConditionKey + k.AwakeableID
+		open.AppendRow(table.Row{k.Kind, what, timeouts[k.Sequence], "", "", "", "", ""})
 	}
 	for _, k := range v.Pending.Children {
 		open.AppendRow(table.Row{"child", k.Type + " " + k.WorkflowID, "", k.Attempt, "", "", "", ""})

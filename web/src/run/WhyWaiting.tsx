@@ -22,8 +22,13 @@ export function WhyWaiting({ run }: { run: RunView }) {
   const p = run.pending;
   const wait = isOpen(run) ? run.wait : null;
   const task = p?.workflow_task;
-  // The reason of the run is not repeated by an item: a single timer, or the reason of the workflow task.
-  const timers = wait?.reason === "timer" && p?.timers?.length === 1 ? [] : (p?.timers ?? []);
+  const waits = p?.waits ?? [];
+  // A timer with the sequence of a wait is the timeout of the wait.
+  const timeoutOf = (sequence: number) => p?.timers?.find((t) => t.sequence === sequence)?.fire_at;
+  const ownTimers = (p?.timers ?? []).filter((t) => !waits.some((w) => w.sequence === t.sequence));
+  // The reason of the run is not repeated by an item: a single timer or awakeable, or the reason of the workflow task.
+  const timers = wait?.reason === "timer" && ownTimers.length === 1 ? [] : ownTimers;
+  const shownWaits = wait?.reason === "awakeable" && waits.length === 1 ? [] : waits;
   const code = task?.wait?.reason === wait?.reason ? null : task?.wait;
   const failed = !["quarantined", "workflow_task_failed"].includes(task?.wait?.reason ?? "") && task?.last_failure;
   const stack = task?.stack_trace?.trim();
@@ -38,10 +43,11 @@ export function WhyWaiting({ run }: { run: RunView }) {
           </Item>,
         ]
       : []),
-    ...(p?.waits ?? []).map((w) => (
+    ...shownWaits.map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
         {w.kind === "awakeable" ? "Waiting for awakeable" : w.kind !== "condition" ? "Waiting for signal" : w.condition_key ? "Waiting for condition" : "Waiting for a condition"}{" "}
         <b className="font-medium">{w.kind === "awakeable" ? w.awakeable_id : w.kind === "condition" ? w.condition_key : w.signal_name}</b>
+        {timeoutOf(w.sequence) && <>, times out <When value={timeoutOf(w.sequence)} /></>}
         {w.kind !== "condition" && w.signal_name && (
           <span className="ml-3 inline-block">
             <Act needs="writer" primary why={run.actions?.can_signal === false && "Not available in the current state of the run."} onClick={() => setSignal(w.signal_name!)}>
