@@ -35,7 +35,7 @@ func Expense(ctx workflow.Context, amount int) (string, error) {
 	d, err := decision.Result(ctx)
 	switch rejected, ok := errors.AsType[*workflow.AwakeableError](err); {
 	case errors.Is(err, workflow.ErrTimedOut):
-		return "nobody decided", nil
+		return "no decision in three days", nil
 	case ok && rejected.Type == "Rejected":
 		return "rejected: " + rejected.Message, nil
 	case err != nil:

@@ -30,7 +30,7 @@ func TestAnExpenseWaitsForADecision(t *testing.T) {
 			"rejected: too much": func(id string) error {
 				return env.FailAwakeable(id, activity.NewError("Rejected", "too much"))
 			},
-			"nobody decided": func(id string) error {
+			"no decision in three days": func(id string) error {
 				time.Sleep(73 * time.Hour)
 				if err := env.CompleteAwakeable(id, approval.Decision{}); err == nil {
 					return errors.New("a late decision was accepted")
