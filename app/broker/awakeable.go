@@ -72,7 +72,7 @@ func awakeableOutcome(in protocol.AwakeableRequest) (resolve engine.ResolveAwake
 	}
 	p, err := in.Envelope()
 	if err != nil {
-		return resolve, 0, badPayload("result", err)
+		return resolve, 0, err
 	}
 	if err := Blob("result", p.Blob); err != nil {
 		return resolve, 0, err

@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/sojourn-run/sojourn/shared/payload"
@@ -32,15 +31,7 @@ type AwakeableReceipt struct {
 
 // Envelope returns the result as an envelope: the empty one for null. A result that is not an envelope is encoded.
 func (r *AwakeableRequest) Envelope() (payload.Payload, error) {
-	var p payload.Payload
-	switch {
-	case len(r.Result) == 0 || string(r.Result) == "null":
-		return p, nil
-	case IsEnvelope(r.Result):
-		err := json.Unmarshal(r.Result, &p)
-		return p, err
-	}
-	return payload.FromJSON(r.Result)
+	return ReadResult("result", r.Result, "")
 }
 
 // CleanedFailure returns the failure in the form that history stores: with cleaned texts, and with details as an
@@ -50,18 +41,8 @@ func (r *AwakeableRequest) CleanedFailure() (*Failure, error) {
 	if f.Message == "" {
 		return nil, Invalid("failure.message", "must not be empty")
 	}
-	d := bytes.TrimSpace(f.Details)
-	switch {
-	case len(d) == 0 || bytes.Equal(d, []byte("null")):
+	if string(f.Details) == "null" {
 		f.Details = nil
-	case !IsEnvelope(d):
-		p, err := payload.FromJSON(d)
-		if err != nil {
-			return nil, RefusePayload("failure.details", err)
-		}
-		if f.Details, err = json.Marshal(p); err != nil {
-			return nil, err
-		}
 	}
-	return f, nil
+	return f, f.EncodeDetails()
 }

@@ -71,6 +71,20 @@ func IsEnvelope(raw []byte) bool {
 	return codec && blob
 }
 
+// EncodeDetails replaces details that are plain JSON by an envelope. Envelopes, null and absent details stay.
+func (f *Failure) EncodeDetails() error {
+	d := bytes.TrimSpace(f.Details)
+	if len(d) == 0 || bytes.Equal(d, []byte("null")) || IsEnvelope(d) {
+		return nil
+	}
+	p, err := payload.FromJSON(d)
+	if err != nil {
+		return RefusePayload("failure.details", err)
+	}
+	f.Details, err = json.Marshal(p)
+	return err
+}
+
 // RefusePayload converts an error about a payload to a refusal with a reason; nil stays nil.
 func RefusePayload(field string, err error) error {
 	switch {

@@ -68,14 +68,8 @@ func (in failing) failure(c *call) (*protocol.Failure, error) {
 	if f.Message == "" {
 		return nil, protocol.Invalid("failure.message", "is missing")
 	}
-	if d := bytes.TrimSpace(f.Details); len(d) > 0 && !bytes.Equal(d, []byte("null")) && !protocol.IsEnvelope(d) {
-		p, err := payload.FromJSON(d)
-		if err != nil {
-			return nil, protocol.RefusePayload("failure.details", err)
-		}
-		if f.Details, err = json.Marshal(p); err != nil {
-			return nil, err
-		}
+	if err := f.EncodeDetails(); err != nil {
+		return nil, err
 	}
 	return &f.Failure, nil
 }
