@@ -1,6 +1,7 @@
 package workflow
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -516,33 +517,22 @@ func failure(err error) *protocol.Command {
 	if _, ok := errors.AsType[*InputError](err); ok {
 		c.ExceptionType, c.NonRetryable = typeInput, true
 	}
-	if failed, ok := errors.AsType[*ActivityError](err); ok {
-		if failed.Type != "" {
-			c.ExceptionType = failed.Type
+	// copyFailure copies the failure of an activity, child or awakeable that the workflow returned.
+	copyFailure := func(typ string, nonRetryable bool, details payload.Payload) {
+		c.ExceptionType, c.NonRetryable = cmp.Or(typ, c.ExceptionType), nonRetryable
+		if !details.IsZero() {
+			ex.Details, _ = json.Marshal(details)
 		}
-		c.NonRetryable = failed.NonRetryable
+	}
+	if failed, ok := errors.AsType[*ActivityError](err); ok {
+		copyFailure(failed.Type, failed.NonRetryable, failed.details)
 		if failed.ExecutionID != "" {
 			c.FailedSequence, c.FailedActivityID = failed.Sequence, failed.ExecutionID
 		}
-		if !failed.details.IsZero() {
-			ex.Details, _ = json.Marshal(failed.details)
-		}
 	} else if failed, ok := errors.AsType[*ChildError](err); ok {
-		if failed.Type != "" {
-			c.ExceptionType = failed.Type
-		}
-		c.NonRetryable = failed.NonRetryable
-		if !failed.details.IsZero() {
-			ex.Details, _ = json.Marshal(failed.details)
-		}
+		copyFailure(failed.Type, failed.NonRetryable, failed.details)
 	} else if failed, ok := errors.AsType[*AwakeableError](err); ok {
-		if failed.Type != "" {
-			c.ExceptionType = failed.Type
-		}
-		c.NonRetryable = failed.NonRetryable
-		if !failed.details.IsZero() {
-			ex.Details, _ = json.Marshal(failed.details)
-		}
+		copyFailure(failed.Type, failed.NonRetryable, failed.details)
 	} else if typed, ok := errors.AsType[*activity.Error](err); ok {
 		c.NonRetryable = typed.NonRetryable
 		var bad error
