@@ -63,8 +63,7 @@ type DrainPreparation struct {
 }
 
 func (in DrainPreparation) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || s.Preparing(now.Time) == nil || !s.Prepare.Balance || s.Prepare.Worker != in.Preparation.Worker ||
-		s.Prepare.Incarnation != in.Preparation.Incarnation || s.Prepare.Epoch != in.Preparation.Epoch {
+	if s == nil || s.Preparing(now.Time) == nil || !s.Prepare.Balance || !s.Prepare.continues(&in.Preparation) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}

@@ -65,6 +65,12 @@ func (p *Preparation) by(w *Worker, epoch int64) bool {
 	return p != nil && p.Worker == w.ID && p.Incarnation == w.Incarnation && p.Epoch == epoch
 }
 
+// continues reports whether p is the preparation that was read as o: the same process prepares for the same epoch. Its
+// lease and progress may have changed.
+func (p *Preparation) continues(o *Preparation) bool {
+	return p.Worker == o.Worker && p.Incarnation == o.Incarnation && p.Epoch == o.Epoch
+}
+
 // Preparing returns the session's preparation if its lease is valid, else nil.
 func (s *Session) Preparing(now time.Time) *Preparation {
 	if p := s.Prepare; p != nil && p.Epoch == s.Epoch && p.Until.After(now) {
@@ -165,8 +171,7 @@ type EndPreparation struct {
 }
 
 func (in EndPreparation) decide(s *Session, now history.Time) (SessionChange, error) {
-	if s == nil || s.Prepare == nil || s.Prepare.Worker != in.Preparation.Worker ||
-		s.Prepare.Epoch != in.Preparation.Epoch || s.Prepare.Incarnation != in.Preparation.Incarnation {
+	if s == nil || s.Prepare == nil || !s.Prepare.continues(&in.Preparation) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}

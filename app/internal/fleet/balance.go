@@ -78,6 +78,9 @@ func (f *Fleet) warnBalance(ctx context.Context, k engine.WorkerKey, err error) 
 // moveTo chooses a session of the worker with the most sessions and starts its preparation at w. Of workers with the
 // same number, the one that registered first comes first: in a rolling restart it will drain next.
 func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (moved bool, err error) {
+	if c.room(w) <= 0 {
+		return false, nil
+	}
 	var owners []*engine.Worker
 	for _, h := range c.known {
 		if h.Worker.ID != w.ID && h.Worker.MayPrepare() && c.available(&h) &&
@@ -90,9 +93,6 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 			cmp.Compare(c.sessions(b), c.sessions(a)), a.RegisteredAt.Compare(b.RegisteredAt.Time), cmp.Compare(a.ID, b.ID),
 		)
 	})
-	if c.room(w) <= 0 {
-		return false, nil
-	}
 	for _, owner := range owners {
 		c.owner = owner
 		held, err := c.ownedBy(ctx, owner)

@@ -156,8 +156,8 @@ func (f *Fleet) CheckDrains() {
 }
 
 // Watch runs drains until ctx ends: it sends the operators' intents to the workers of this app, moves sessions off
-// drained workers and to new ones, and asks workers to leave at their deadline. Another app
-// with heartbeats of the same worker does the same; this is idempotent.
+// drained workers and to new ones, and asks workers to leave at their deadline. Another app with heartbeats of the same
+// worker does the same; this is idempotent.
 func (f *Fleet) Watch(ctx context.Context) {
 	tick := time.NewTicker(intentInterval)
 	defer tick.Stop()
