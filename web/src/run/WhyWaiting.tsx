@@ -45,8 +45,7 @@ export function WhyWaiting({ run }: { run: RunView }) {
       : []),
     ...shownWaits.map((w) => (
       <Item key={`w${w.sequence}`} icon="signal">
-        {w.kind === "awakeable" ? "Waiting for awakeable" : w.kind !== "condition" ? "Waiting for signal" : w.condition_key ? "Waiting for condition" : "Waiting for a condition"}{" "}
-        <b className="font-medium">{w.kind === "awakeable" ? w.awakeable_id : w.kind === "condition" ? w.condition_key : w.signal_name}</b>
+        Waiting for {w.kind === "condition" && !w.condition_key ? "a condition" : w.kind} <b className="font-medium">{w.awakeable_id ?? w.condition_key ?? w.signal_name}</b>
         {timeoutOf(w.sequence) && <>, times out <When value={timeoutOf(w.sequence)} /></>}
         {w.kind !== "condition" && w.signal_name && (
           <span className="ml-3 inline-block">
