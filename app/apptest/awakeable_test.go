@@ -8,6 +8,8 @@ import (
 
 	"github.com/sojourn-run/sojourn/app"
 	"github.com/sojourn-run/sojourn/app/apptest"
+	goclient "github.com/sojourn-run/sojourn/client"
+	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
 const openAwakeable = `{"type":"open_awakeable"}`
@@ -91,6 +93,43 @@ func TestAnAwakeableIsResolvedOnceAtAnyApp(t *testing.T) {
 			}
 			if r := c.want(200, "POST", path(1, "complete"), `{"result":{"by":"Ada"}}`); r.raw != receipts[0] {
 				t.Errorf("a repetition after the run has closed: %s", r.raw)
+			}
+		}
+	})
+}
+
+// The connection of a caller breaks after the app has resolved an awakeable. The caller repeats the request until it
+// receives the response, and history has one event.
+func TestAnAwakeableIsResolvedOnceIfItsResponseIsLost(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		here := caller{t, a, "default"}
+		w := withAwakeables(here)
+		run := here.start("flow")
+		w.decide(w.poll("workflow"), openAwakeable, openAwakeable)
+		var way lossy
+		c, err := goclient.New(goclient.Options{URLs: []string{way.serve(t, a)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for verb, resolve := range map[string]func() error{
+			"complete": func() error { return c.CompleteAwakeable(t.Context(), run+"-1", "yes") },
+			"fail": func() error {
+				return c.FailAwakeable(t.Context(), run+"-2", activity.NewError("Rejected", "no", activity.Details(7)))
+			},
+		} {
+			for range 3 { // the client itself may repeat the first request
+				if err = resolve(); err == nil {
+					break
+				}
+			}
+			if err != nil || way.lost[verb] != 1 {
+				t.Errorf("%s: %v after %d lost responses", verb, err, way.lost[verb])
+			}
+		}
+		for _, eventType := range []string{"AwakeableCompleted", "AwakeableFailed"} {
+			if n := len(here.eventsOf("flow", run, eventType)); n != 1 {
+				t.Errorf("%d events %s", n, eventType)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package apptest_test
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 	"testing"
@@ -106,6 +107,28 @@ func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 		if rows := mentions(b, flow.text("run_id")); len(rows) != 0 {
 			t.Errorf("rows left by a deletion whose commit response was lost: %v", rows)
 		}
+	}
+}
+
+// The same for the outcome of an awakeable: the repetition gets the response to the first request.
+func TestRetryFindsTheOutcomeOfAnAwakeableWhoseCommitResponseIsLost(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	here, there := caller{t, a, "default"}, caller{t, b, "default"}
+	w := withAwakeables(here)
+	run := here.start("flow")
+	w.decide(w.poll("workflow"), openAwakeable, openAwakeable)
+	const yes = `{"result":"yes"}`
+	for i, c := range []caller{here, there} {
+		path := fmt.Sprintf("/api/sojourn/awakeables/%s-%d/complete", run, i+1)
+		here.loses(gate, "INSERT INTO events", "POST", path, yes)
+		if s := c.asks(200, "POST", path, yes); s.text("outcome") != "completed" {
+			t.Errorf("the repetition: %s", s.brief())
+		}
+		here.asks(409, "POST", path, `{"result":"no"}`)
+	}
+	if n := len(there.eventsOf("flow", run, "AwakeableCompleted")); n != 2 {
+		t.Errorf("%d completions of 2 awakeables", n)
 	}
 }
 

@@ -1,10 +1,12 @@
 package cli_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -121,5 +123,59 @@ func TestAnAwakeableStaysResolvedAfterTheAppIsKilled(t *testing.T) {
 				p.client.must(http.MethodPost, "/api/sojourn/awakeables/"+run+"-1/complete", map[string]any{"result": id}, nil)
 			}
 		})
+	}
+}
+
+// An app is stopped (SIGSTOP) when a caller resolves an awakeable at it. The caller gives up and repeats the request at
+// another app. The stopped app continues, with the first request in its socket: it gives the same response, and history
+// has one event.
+func TestAnAwakeableIsResolvedOnceWhileAnAppIsStopped(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
+	f.worker["SOJOURN_TOKEN"], f.client.token = f.app["SOJOURN_TOKEN"], f.app["SOJOURN_TOKEN"]
+	f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
+	p := &plant{fleet: f, node: map[string]*process{}}
+	p.app = launch(t, f.dir, f.app, "app")
+	f.client.up()
+	there := p.client
+	_, there.base = p.another("app-2", address(t))
+	p.begin("worker", env{"SOJOURN_APP_URL": there.base})
+	run := there.start("w", "awakeable.wait").RunID
+	until(t, "the awakeable is open", func() bool {
+		v := there.describe("w")
+		return v.Wait != nil && v.Wait.Reason == protocol.WaitAwakeable
+	})
+	path, yes := "/api/sojourn/awakeables/"+run+"-1/complete", map[string]any{"result": "yes"}
+	stopped := p.app.cmd.Process
+	if err := stopped.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	ctx, giveUp := context.WithTimeout(t.Context(), time.Second)
+	defer giveUp()
+	if status, _, err := p.client.call(ctx, http.MethodPost, path, yes); err == nil {
+		t.Errorf("the stopped app responds with %d", status)
+	}
+	var first, second protocol.AwakeableReceipt
+	there.must(http.MethodPost, path, yes, &first)
+	if err := stopped.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	p.client.must(http.MethodPost, path, yes, &second)
+	if first != second || first.Outcome != "completed" {
+		t.Errorf("receipts %+v and %+v", first, second)
+	}
+	if status, raw, err := p.client.call(t.Context(), http.MethodPost, path, map[string]any{"result": "no"}); err != nil ||
+		status != http.StatusConflict {
+		t.Errorf("another result: %d %s %v", status, raw, err)
+	}
+	completed := 0
+	for _, e := range p.client.completed("w", run) {
+		if _, ok := e.Data.(*history.AwakeableCompleted); ok {
+			completed++
+		}
+	}
+	if completed != 1 {
+		t.Errorf("%d completions are recorded", completed)
 	}
 }
