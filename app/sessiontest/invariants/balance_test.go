@@ -18,20 +18,25 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// onShifted starts apps on a database whose clock the test moves.
-func onShifted(t testing.TB, database string, apps int) *harness {
+// onShifted starts apps on a database whose clock the test moves. wrap, if not nil, wraps the store of each app.
+func onShifted(t testing.TB, database string, apps int, wrap func(store.Store) store.Store) *harness {
 	w := &harness{t: t, shift: &atomic.Int64{}}
 	for i := range apps {
 		w.apps = append(w.apps, apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
 			o.Cleanup, o.Release = -1, releaseOf(1)
-			o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+			o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (s store.Store, err error) {
 				so := sqldb.Options{App: fmt.Sprint("app-", i), Dispatch: d, Shift: func() time.Duration {
 					return time.Duration(w.shift.Load())
 				}}
 				if database == "" {
-					return sqlite.Open(ctx, filepath.Join(t.TempDir(), "balance.db"), so)
+					s, err = sqlite.Open(ctx, filepath.Join(t.TempDir(), "balance.db"), so)
+				} else {
+					s, err = postgres.Open(ctx, database, so)
 				}
-				return postgres.Open(ctx, database, so)
+				if err == nil && wrap != nil {
+					s = wrap(s)
+				}
+				return s, err
 			}
 		}}))
 	}
@@ -65,8 +70,8 @@ func (w *harness) rebalanced(ns string, sessions int) (n int) {
 // per minute.
 func TestSeveralAppsMoveOneSessionPerMinute(t *testing.T) {
 	for name, open := range map[string]func() *harness{
-		"sqlite":   func() *harness { return onShifted(t, "", 1) },
-		"postgres": func() *harness { return onShifted(t, apptest.Postgres(t), 2) },
+		"sqlite":   func() *harness { return onShifted(t, "", 1, nil) },
+		"postgres": func() *harness { return onShifted(t, apptest.Postgres(t), 2, nil) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			const sessions = 6
@@ -75,15 +80,10 @@ func TestSeveralAppsMoveOneSessionPerMinute(t *testing.T) {
 			ns, b, ctx := w.namespace("balance"), w.apps[0].Broker(), t.Context()
 			var commands []protocol.Command
 			for i := range sessions {
-				c := inSession(fmt.Sprint("s", i))
-				c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
-				commands = append(commands, c)
+				commands = append(commands, inHandOverSession(fmt.Sprint("s", i)))
 			}
 			register := func(name string) {
-				must[protocol.RegisterResponse](t)(b.Register(ctx, worker(
-					ns, name, name+"1", sessions, 10*time.Hour,
-					protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
-				)))
+				must[protocol.RegisterResponse](t)(b.Register(ctx, handOverWorker(ns, name, name+"1", sessions, 10*time.Hour)))
 			}
 			// beat sends heartbeats of both workers to all apps.
 			beat := func() {
@@ -101,9 +101,7 @@ func TestSeveralAppsMoveOneSessionPerMinute(t *testing.T) {
 			for range sessions {
 				task := must[*protocol.ActivityTask](t)(poll(ctx, b, ns, "a", "a1", 30))
 				finish(ctx, b, ns, task, func(item *protocol.CompleteItem) {
-					item.Recovered = &protocol.Recovered{
-						SetUp: &protocol.SetUp{Definition: handOverDefinition, Outcome: protocol.Rebuilt},
-					}
+					item.Recovered = handOverRebuilt()
 				})
 			}
 			register("b")
@@ -150,31 +148,17 @@ func (r ownerReader) Sessions(ctx context.Context, q store.SessionQuery) ([]engi
 // The app reads the sessions of a busy worker once for all new workers: drains wait for the comparison.
 func TestBalanceReadsTheSessionsOfAWorkerOnceForAllNewWorkers(t *testing.T) {
 	const sessions, fresh = 6, 5
-	var reads, shift atomic.Int64
-	w := &harness{t: t, shift: &shift}
-	w.apps = append(w.apps, apptest.Start(t, apptest.Options{Change: func(o *app.Options) {
-		o.Cleanup, o.Release = -1, releaseOf(1)
-		o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			s, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "balance.db"), sqldb.Options{
-				App: "app-0", Dispatch: d, Shift: func() time.Duration { return time.Duration(shift.Load()) },
-			})
-			return ownerReads{s, &reads}, err
-		}
-	}}))
+	var reads atomic.Int64
+	w := onShifted(t, "", 1, func(s store.Store) store.Store { return ownerReads{s, &reads} })
 	ns, b, ctx := w.namespace("busy"), w.apps[0].Broker(), t.Context()
 	names := []string{"a"}
 	register := func(name string) {
-		must[protocol.RegisterResponse](t)(b.Register(ctx, worker(
-			ns, name, name+"1", sessions, 10*time.Hour,
-			protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
-		)))
+		must[protocol.RegisterResponse](t)(b.Register(ctx, handOverWorker(ns, name, name+"1", sessions, 10*time.Hour)))
 	}
 	register("a")
 	var commands []protocol.Command
 	for i := range sessions {
-		c := inSession(fmt.Sprint("s", i))
-		c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
-		commands = append(commands, c)
+		commands = append(commands, inHandOverSession(fmt.Sprint("s", i)))
 	}
 	w.decide(ns, "wf", commands...)
 	for range sessions { // they stay busy
@@ -184,7 +168,7 @@ func TestBalanceReadsTheSessionsOfAWorkerOnceForAllNewWorkers(t *testing.T) {
 		names = append(names, fmt.Sprint("b", i))
 		register(names[i+1])
 	}
-	shift.Add(int64(35 * time.Second))
+	w.shift.Add(int64(35 * time.Second))
 	must[time.Time](t)(w.apps[0].Store().Now(ctx))
 	reads.Store(0)
 	for _, name := range names {

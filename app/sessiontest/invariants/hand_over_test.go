@@ -83,6 +83,26 @@ func (s *handOvers) fail(format string, args ...any) {
 
 func (s *handOvers) hasEnded() bool { return time.Since(s.start) > s.life }
 
+// inHandOverSession returns the command for an activity in a session whose definition has a hand-over.
+func inHandOverSession(id string) protocol.Command {
+	c := inSession(id)
+	c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
+	return c
+}
+
+// handOverWorker returns the registration of a worker with that definition.
+func handOverWorker(ns, name, incarnation string, most int, lease time.Duration) protocol.RegisterRequest {
+	return worker(
+		ns, name, incarnation, most, lease,
+		protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
+	)
+}
+
+// handOverRebuilt reports that the set-up of such a session has succeeded.
+func handOverRebuilt() *protocol.Recovered {
+	return &protocol.Recovered{SetUp: &protocol.SetUp{Definition: handOverDefinition, Outcome: protocol.Rebuilt}}
+}
+
 func (s *handOvers) app(r *rand.Rand) *broker.Broker { return s.apps[r.IntN(len(s.apps))].Broker() }
 
 // run runs the schedule, and then waits until no worker prepares a session any more.
@@ -94,9 +114,7 @@ func (s *handOvers) run() error {
 	var commands []protocol.Command
 	for range rounds {
 		for i := range handOverSessions {
-			c := inSession(fmt.Sprintf("s%d", i))
-			c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
-			commands = append(commands, c)
+			commands = append(commands, inHandOverSession(fmt.Sprintf("s%d", i)))
 		}
 	}
 	s.decide(s.ns, s.ns, commands...)
@@ -259,10 +277,7 @@ func (s *handOvers) process(name, incarnation string, r *rand.Rand) (*handOverPr
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.app(r).Register(context.Background(), worker(
-		s.ns, name, incarnation, s.most, s.lease,
-		protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
-	))
+	_, err = s.app(r).Register(context.Background(), handOverWorker(s.ns, name, incarnation, s.most, s.lease))
 	return p, err
 }
 
@@ -414,7 +429,7 @@ func (p *handOverProcess) poll() bool {
 	case first:
 		st.session = s.SessionID
 		st.ready.Store(true)
-		setUp = &protocol.Recovered{SetUp: &protocol.SetUp{Definition: handOverDefinition, Outcome: protocol.Rebuilt}}
+		setUp = handOverRebuilt()
 	}
 	p.running = append(p.running, handOverAttempt{h, func() {
 		finish(ctx, b, p.ns, task, func(item *protocol.CompleteItem) { item.Recovered = setUp })
@@ -524,22 +539,16 @@ func TestAPreparationWakesTheOwnersPoll(t *testing.T) {
 func preparationWakesPoll(t *testing.T, w *harness, polled int) {
 	ns, b, ctx := w.namespace("wake"), w.apps[0].Broker(), t.Context()
 	for _, name := range []string{"a", "b"} {
-		must[protocol.RegisterResponse](t)(b.Register(ctx, worker(
-			ns, name, name+"1", 1, time.Hour,
-			protocol.DefinitionCapability(handOverDefinition), protocol.PrepareCapability(handOverDefinition),
-		)))
+		must[protocol.RegisterResponse](t)(b.Register(ctx, handOverWorker(ns, name, name+"1", 1, time.Hour)))
 		must[protocol.WorkerHeartbeatResponse](t)(b.WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
 			Namespace: ns, WorkerID: name, Incarnation: name + "1",
 		}))
 	}
-	c := inSession("s")
-	c.SessionDefinition = &protocol.SessionDefinition{Name: handOverDefinition}
+	c := inHandOverSession("s")
 	w.decide(ns, "wf", c, c)
 	first := must[*protocol.ActivityTask](t)(poll(ctx, b, ns, "a", "a1", 30))
 	finish(ctx, b, ns, first, func(item *protocol.CompleteItem) {
-		item.Recovered = &protocol.Recovered{
-			SetUp: &protocol.SetUp{Definition: handOverDefinition, Outcome: protocol.Rebuilt},
-		}
+		item.Recovered = handOverRebuilt()
 	})
 	wait, got := int64(20), make(chan protocol.PollResponse, 1)
 	go func() {
