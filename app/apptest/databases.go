@@ -48,7 +48,7 @@ func SQLite(t testing.TB) string {
 // Postgres creates a migrated database for a test, on the server of SOJOURN_TEST_POSTGRES, and returns its URL.
 func Postgres(t testing.TB) string {
 	t.Helper()
-	requirePostgres(t)
+	PostgresServer(t)
 	template, err := migratedDatabase()
 	if err != nil {
 		t.Fatal(err)
@@ -60,20 +60,23 @@ func Postgres(t testing.TB) string {
 // URL.
 func EmptyPostgres(t testing.TB) string {
 	t.Helper()
-	requirePostgres(t)
+	PostgresServer(t)
 	return createDatabase(t, "")
 }
 
-// requirePostgres skips the test if SOJOURN_TEST_POSTGRES names no server, or fails it if a server is required.
-func requirePostgres(t testing.TB) {
+// PostgresServer returns the URL of SOJOURN_TEST_POSTGRES, of a superuser. Without it the test is skipped, or fails if
+// a server is required.
+func PostgresServer(t testing.TB) string {
 	t.Helper()
+	server := os.Getenv("SOJOURN_TEST_POSTGRES")
 	switch {
-	case os.Getenv("SOJOURN_TEST_POSTGRES") != "":
+	case server != "":
 	case strings.Contains(os.Getenv("SOJOURN_TEST_REQUIRE"), "postgres"):
 		t.Fatal("SOJOURN_TEST_POSTGRES names no PostgreSQL server, and this run requires one")
 	default:
 		t.Skip("no postgres: SOJOURN_TEST_POSTGRES names no server")
 	}
+	return server
 }
 
 func createDatabase(t testing.TB, from string) string {

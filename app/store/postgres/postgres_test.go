@@ -3,53 +3,23 @@ package postgres_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/url"
 	"os"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 )
 
-var databases atomic.Int64
-
-// server is the URL of a superuser's database. Without it the test is skipped, or fails where PostgreSQL is required.
+// server returns the URL of the server's administrative database.
 func server(t testing.TB) string {
 	t.Helper()
-	at := os.Getenv("SOJOURN_TEST_POSTGRES")
-	if at == "" {
-		if strings.Contains(os.Getenv("SOJOURN_TEST_REQUIRE"), "postgres") {
-			t.Fatal("SOJOURN_TEST_POSTGRES names no server, and SOJOURN_TEST_REQUIRE says there has to be one")
-		}
-		t.Skip("SOJOURN_TEST_POSTGRES names no server")
-	}
-	return at
-}
-
-// template is a database that was migrated once, for all others to be copied from.
-var template struct {
-	once sync.Once
-	name string
-	err  error
-}
-
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if template.name != "" {
-		if err := administer(context.Background(), "DROP DATABASE "+template.name+" WITH (FORCE)"); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			code = max(code, 1)
-		}
-	}
-	os.Exit(code)
+	return apptest.PostgresServer(t)
 }
 
 // administer runs one statement as the superuser.
@@ -60,22 +30,6 @@ func administer(ctx context.Context, statement string) error {
 	}
 	_, err = c.Exec(ctx, statement)
 	return errors.Join(err, c.Close(ctx))
-}
-
-// copied creates a copy of a database and returns its URL.
-func copied(t testing.TB, from string) string {
-	t.Helper()
-	at := server(t)
-	name := fmt.Sprintf("sojourn_test_%d_%d", os.Getpid(), databases.Add(1))
-	if err := administer(t.Context(), "CREATE DATABASE "+name+" TEMPLATE "+from); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := administer(context.Background(), "DROP DATABASE "+name+" WITH (FORCE)"); err != nil {
-			t.Error(err)
-		}
-	})
-	return named(at, name)
 }
 
 func named(at, database string) string {
@@ -90,22 +44,7 @@ func named(at, database string) string {
 // database creates a migrated database for the test and returns its URL.
 func database(t testing.TB) string {
 	t.Helper()
-	at := server(t)
-	template.once.Do(func() {
-		name := fmt.Sprintf("sojourn_test_%d", os.Getpid())
-		if template.err = administer(context.Background(), "CREATE DATABASE "+name); template.err != nil {
-			return
-		}
-		template.name = name
-		var s *sqldb.Store
-		if s, template.err = postgres.Open(context.Background(), named(at, name), sqldb.Options{}); template.err == nil {
-			template.err = s.Close()
-		}
-	})
-	if template.err != nil {
-		t.Fatal(template.err)
-	}
-	return copied(t, template.name)
+	return apptest.Postgres(t)
 }
 
 func suite(t testing.TB) storetest.Suite {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/internal/storetest"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/postgres"
@@ -139,7 +140,7 @@ func indexed(definition string) string {
 
 // Several apps that start at once on an empty database migrate it once, and all of them start.
 func TestAppsThatStartTogetherMigrateOnce(t *testing.T) {
-	url := copied(t, "template1")
+	url := apptest.EmptyPostgres(t)
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
