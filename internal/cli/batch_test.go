@@ -5,23 +5,27 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// The app that executes a batch job is killed (SIGKILL) in the middle of the job. With SQLite the restarted app
-// continues the job, with PostgreSQL another app does. Each run received one signal.
-func TestABatchJobSurvivesAKilledApp(t *testing.T) {
+// The app that executes a batch job is killed (SIGKILL), or stopped (SIGSTOP) for longer than the job's lease, in the
+// middle of the job. With SQLite the restarted app continues the job, with PostgreSQL another app does. A stopped app
+// resumes (SIGCONT) while the other app executes the job. Each run received one signal.
+func TestABatchJobSurvivesAKilledOrFrozenApp(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"sqlite", "postgres"} {
-		t.Run(kind, func(t *testing.T) {
+	for name, c := range map[string]struct{ postgres, freeze bool }{
+		"killed on sqlite": {}, "killed on postgres": {postgres: true}, "frozen on postgres": {postgres: true, freeze: true},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFleet(t)
 			f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
 			f.client.token = f.app["SOJOURN_TOKEN"]
-			if kind == "postgres" {
+			if c.postgres {
 				f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
 			}
 			p := &plant{fleet: f, node: map[string]*process{}}
@@ -30,32 +34,40 @@ func TestABatchJobSurvivesAKilledApp(t *testing.T) {
 			const runs = 200
 			for i := range runs {
 				p.client.must(http.MethodPost, "/api/workflows", map[string]any{
-					"workflow_id": fmt.Sprintf("run-%d", i), "workflow_type": "waiting", "task_queue": "nobody",
+					"workflow_id": fmt.Sprintf("run-%d", i), "workflow_type": "waiting", "task_queue": "unserved",
 				}, nil)
 			}
 			var job protocol.BatchJobView
 			p.client.must(http.MethodPost, "/api/sojourn/batch-jobs", map[string]any{
 				"query": "WorkflowType = 'waiting'", "action": "signal", "signal_name": "go", "rate_per_second": 40,
 			}, &job)
-			path := "/api/sojourn/batch-jobs/" + job.JobID
-			until(t, "the job has signalled some runs", func() bool {
-				p.client.must(http.MethodGet, path, nil, &job)
-				return job.Done >= 20
-			})
-			p.app.kill()
-			if kind == "postgres" {
+			until(t, "the job has signalled some runs", func() bool { return p.batchJob(job.JobID).Done >= 20 })
+			first := p.client
+			if c.freeze {
+				p.signalApp(syscall.SIGSTOP)
+			} else {
+				p.app.kill()
+			}
+			if c.postgres {
 				_, p.client.base = p.another("app-2", address(t))
 			} else {
 				p.app = launch(t, f.dir, f.app, "app")
 				f.client.up()
 			}
-			p.client.must(http.MethodGet, path, nil, &job)
-			if job.Pending == 0 {
-				t.Fatal("the app was killed after the end of the job")
+			before := p.batchJob(job.JobID)
+			if before.Pending == 0 {
+				t.Fatal("the app was killed or stopped after the end of the job")
+			}
+			if c.freeze {
+				until(t, "the other app continues the job", func() bool { return p.batchJob(job.JobID).Done > before.Done })
+				p.signalApp(syscall.SIGCONT)
+				if p.batchJob(job.JobID).Pending == 0 {
+					t.Fatal("the app resumed after the end of the job")
+				}
+				first.up()
 			}
 			until(t, "the job completes", func() bool {
-				job = protocol.BatchJobView{}
-				p.client.must(http.MethodGet, path, nil, &job)
+				job = p.batchJob(job.JobID)
 				return job.ClosedAt != nil
 			})
 			if job.State != protocol.BatchCompleted || job.Runs != runs || job.Done != runs || job.Refused != 0 {
@@ -85,12 +97,27 @@ func TestABatchJobSurvivesAKilledApp(t *testing.T) {
 	}
 }
 
+// batchJob returns a batch job with its progress.
+func (p *plant) batchJob(id string) (job protocol.BatchJobView) {
+	p.t.Helper()
+	p.client.must(http.MethodGet, "/api/sojourn/batch-jobs/"+id, nil, &job)
+	return job
+}
+
+// signalApp sends a signal to the process of the app.
+func (p *plant) signalApp(s syscall.Signal) {
+	p.t.Helper()
+	if err := p.app.cmd.Process.Signal(s); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 // Commands with --query create a batch job after a confirmation, show its progress, and print its end.
 func TestBatchJobsFromAShell(t *testing.T) {
 	t.Parallel()
 	s := startShell(t)
 	for i := range 6 {
-		s.try(0, "started_new", "workflow", "start", "unserved", "--queue", "nobody", "--id", fmt.Sprintf("bulk-%d", i))
+		s.try(0, "started_new", "workflow", "start", "unserved", "--queue", "unserved", "--id", fmt.Sprintf("bulk-%d", i))
 	}
 	const query = "WorkflowType = 'unserved'"
 	s.try(2, "type yes to confirm, or pass --yes", "workflow", "terminate", "--query", query)
@@ -122,7 +149,7 @@ func TestBatchJobsFromAShell(t *testing.T) {
 		t.Errorf("list: %s", out)
 	}
 	for i := range 3 {
-		s.try(0, "started_new", "workflow", "start", "unserved", "--queue", "nobody", "--id", fmt.Sprintf("slow-%d", i))
+		s.try(0, "started_new", "workflow", "start", "unserved", "--queue", "unserved", "--id", fmt.Sprintf("slow-%d", i))
 	}
 	if out := s.try(
 		0, "collecting", "workflow", "terminate", "--query", query, "--yes", "--rate", "1", "--no-wait",
