@@ -45,7 +45,7 @@ func startMany(t *testing.T, a *apptest.App, prefix string, count int) {
 		starting.Go(func() {
 			for i := part; i < count; i += 32 {
 				if _, err := a.Broker().Start(t.Context(), protocol.StartRequest{
-					WorkflowType: "flow", WorkflowID: fmt.Sprintf("%s-%d", prefix, i), TaskQueue: "nobody",
+					WorkflowType: "flow", WorkflowID: fmt.Sprintf("%s-%d", prefix, i), TaskQueue: "unserved",
 				}); err != nil {
 					t.Error(err)
 					return
@@ -78,7 +78,7 @@ func TestABatchJobAppliesItsActionToTheMatchingRuns(t *testing.T) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		c, other := caller{t, a, "default"}, caller{t, b, "default"}
 		startMany(t, a, "one", 20)
-		c.want(201, "POST", "/api/workflows", `{"workflow_id":"bystander","workflow_type":"other","task_queue":"nobody"}`)
+		c.want(201, "POST", "/api/workflows", `{"workflow_id":"bystander","workflow_type":"other","task_queue":"unserved"}`)
 
 		got := c.want(200, "GET", "/api/sojourn/batch-preview?action=signal&query=WorkflowType+%3D+'flow'", "")
 		if got.body["runs"] != 20.0 || got.body["complete"] != true {
@@ -389,7 +389,7 @@ func TestALargeBatchJobDelaysNoOtherWork(t *testing.T) {
 			startMany(t, a, fmt.Sprintf("size%d", i), size)
 			bystander := fmt.Sprintf("bystander-%d", i)
 			c.want(201, "POST", "/api/workflows",
-				`{"workflow_id":"`+bystander+`","workflow_type":"other","task_queue":"nobody"}`)
+				`{"workflow_id":"`+bystander+`","workflow_type":"other","task_queue":"unserved"}`)
 			before := a.Store().Stats()
 			job := c.batchJob("cancel", `,"rate_per_second":1000`)
 			const requests = 10
@@ -438,6 +438,57 @@ func TestABatchJobRedrivesFailedRuns(t *testing.T) {
 		h.numbers(h.closedJob(t, again), "completed", 3, 0, 3)
 		if got := h.want(200, "GET", again+"/results", ""); strings.Count(got.raw, "historical_run_command_rejected") != 3 {
 			t.Errorf("results: %s", got.raw)
+		}
+	})
+}
+
+// The action request_cancellation reaches the code of each run once, and the code decides how the run ends. A run whose
+// queue has no worker that supports the requests refuses the action and does not change.
+func TestABatchJobRequestsTheCancellationOfRuns(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		c, other := caller{t, a, "default"}, caller{t, b, "default"}
+		c.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"`+handQueue+`","runtime":"external",
+			"supported_workflow_types":["flow"],"capabilities":["cancellation_requests"]}`)
+		h := hand{c, "w"}
+		const served, unserved = 5, 3
+		ids := map[string]string{} // by run ID
+		for i := range served {
+			id := fmt.Sprintf("served-%d", i)
+			ids[c.start(id)] = id
+		}
+		startMany(t, a, "unserved", unserved)
+		requests := func(id string) []map[string]any {
+			run := c.want(200, "GET", "/api/workflows/"+id, "").text("run_id")
+			return c.eventsOf(id, run, "WorkflowCancellationRequested")
+		}
+
+		job := other.batchJob("request_cancellation", `,"reason":"faulty import","rate_per_second":1000`)
+		c.numbers(c.closedJob(t, job), "completed", served+unserved, served, unserved)
+		refused := c.want(200, "GET", job+"/results?state=refused", "").raw
+		if strings.Count(refused, `"reason":"cancellation_not_supported"`) != unserved {
+			t.Errorf("refused: %s", refused)
+		}
+		for _, id := range ids {
+			if got := requests(id); len(got) != 1 || got[0]["reason"] != "faulty import" {
+				t.Errorf("%s: requests %v, want one with the reason of the job", id, got)
+			}
+		}
+		for i := range unserved {
+			if got := requests(fmt.Sprintf("unserved-%d", i)); len(got) != 0 {
+				t.Errorf("unserved-%d: requests %v", i, got)
+			}
+		}
+		for range served {
+			task := h.poll("workflow")
+			id := ids[task.text("run_id")]
+			if n := strings.Count(fmt.Sprint(task["history_events"]), "WorkflowCancellationRequested"); n != 1 {
+				t.Errorf("%s: the task contains %d requests, want 1", id, n)
+			}
+			h.decide(task, finish)
+			if got := c.want(200, "GET", "/api/workflows/"+id, ""); got.text("status") != "completed" {
+				t.Errorf("%s: %s", id, got.raw)
+			}
 		}
 	})
 }
