@@ -98,7 +98,7 @@ func (b *Broker) runBatchJobs(ctx context.Context) {
 				store.Warn(&b.log, err).Msg("failed to read open batch jobs; retrying")
 			}
 		} else {
-			back = retry.Backoff{Min: time.Second, Max: batchLookup}
+			back.Reset()
 		}
 		for _, k := range list {
 			if b.batchJobs.beginJob(k) {
@@ -192,39 +192,44 @@ func (b *Broker) acquireBatchJob(ctx context.Context, k engine.BatchJobKey) (eng
 func (b *Broker) releaseBatchJob(ctx context.Context, j *engine.BatchJob) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 	defer cancel()
-	_, err := b.changeBatchJob(ctx, j, store.Keys{}, func(_ store.Rows, row engine.BatchJob, _ time.Time) store.Writes {
-		row = row.Release()
-		return store.Writes{BatchJobs: []engine.BatchJob{row}, Answer: row}
+	err := b.changeBatchJob(ctx, j, store.Keys{}, func(_ store.Rows, row engine.BatchJob, _ time.Time) store.Writes {
+		return store.Writes{BatchJobs: []engine.BatchJob{row.Release()}}
 	})
 	if err != nil && !errors.Is(err, engine.ErrBatchLost) {
 		store.Warn(&b.log, err).Str("batch_job", j.ID).Msg("failed to release a batch job; its lease expires")
 	}
 }
 
-// changeBatchJob commits a change of a job that this app owns, and returns the new row.
+// changeBatchJob commits a change of a job that this app owns, and renews its lease. change returns writes that contain
+// the new row, which replaces *j; after an error *j is unchanged.
 func (b *Broker) changeBatchJob(
 	ctx context.Context, j *engine.BatchJob, needs store.Keys,
 	change func(store.Rows, engine.BatchJob, time.Time) store.Writes,
-) (engine.BatchJob, error) {
+) error {
 	k, epoch := j.Key(), j.Epoch
 	needs.BatchJobs = []engine.BatchJobKey{k}
-	return transaction.Commit[engine.BatchJob](ctx, b.store, store.Transaction{
+	next, err := transaction.Commit[engine.BatchJob](ctx, b.store, store.Transaction{
 		Needs: needs, Background: true,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
 			row, err := rows.BatchJob(k).Renew(b.opt.App, epoch, batchLease, now)
 			if err != nil {
 				return store.Writes{}, err
 			}
-			return change(rows, row, now), nil
+			w := change(rows, row, now)
+			w.Answer = w.BatchJobs[0]
+			return w, nil
 		},
 	})
+	if err == nil {
+		*j = next
+	}
+	return err
 }
 
 // continueBatchJob collects the runs of a job and applies its action to them.
 func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error {
-	var err error
-	for j.Open() && j.State == protocol.BatchCollecting {
-		if err = b.collectBatchRuns(ctx, j); err != nil {
+	for j.State == protocol.BatchCollecting {
+		if err := b.collectBatchRuns(ctx, j); err != nil {
 			return err
 		}
 	}
@@ -240,8 +245,7 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 			return err
 		}
 		if len(group) == 0 {
-			*j, err = b.endBatchJob(ctx, j, protocol.BatchCompleted, "")
-			return err
+			return b.endBatchJob(ctx, j, protocol.BatchCompleted, "")
 		}
 		if err := b.waitForPlace(ctx, j, b.batchJobs.applying); err != nil {
 			return err
@@ -253,8 +257,8 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 		}
 		after = group[len(group)-1].Number
 		sleep(ctx, time.Until(began.Add(time.Duration(len(group))*time.Second/time.Duration(j.Rate))))
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -271,10 +275,10 @@ func (b *Broker) waitForPlace(ctx context.Context, j *engine.BatchJob, places ch
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if _, err := b.changeBatchJob(ctx, j, store.Keys{}, func(
+		if err := b.changeBatchJob(ctx, j, store.Keys{}, func(
 			_ store.Rows, row engine.BatchJob, _ time.Time,
 		) store.Writes {
-			return store.Writes{BatchJobs: []engine.BatchJob{row}, Answer: row}
+			return store.Writes{BatchJobs: []engine.BatchJob{row}}
 		}); err != nil {
 			return err
 		}
@@ -289,8 +293,7 @@ func (b *Broker) collectBatchRuns(ctx context.Context, j *engine.BatchJob) error
 	}
 	q, err := view.BatchQuery(j.Namespace, j.Query, j.Action, types)
 	if err != nil { // a search attribute of the query was removed
-		*j, err = b.endBatchJob(ctx, j, protocol.BatchFailed, err.Error())
-		return err
+		return b.endBatchJob(ctx, j, protocol.BatchFailed, err.Error())
 	}
 	q.Where = append(q.Where, store.Condition{
 		Field: store.FieldStarted, Test: store.AtMost, Values: []any{j.CreatedAt.Micros()},
@@ -309,16 +312,15 @@ func (b *Broker) collectBatchRuns(ctx context.Context, j *engine.BatchJob) error
 	if err != nil {
 		return err
 	}
-	*j, err = b.changeBatchJob(ctx, j, store.Keys{}, func(
+	return b.changeBatchJob(ctx, j, store.Keys{}, func(
 		_ store.Rows, row engine.BatchJob, _ time.Time,
 	) store.Writes {
 		next, rows := row.Collect(list.Heads, len(list.Heads) < q.Limit && list.SearchedTo.Run == "")
 		if to := list.SearchedTo; to.Run != "" {
 			next.AfterStart, next.AfterRun = to.Start, to.Run
 		}
-		return store.Writes{BatchJobs: []engine.BatchJob{next}, BatchRuns: rows, Answer: next}
+		return store.Writes{BatchJobs: []engine.BatchJob{next}, BatchRuns: rows}
 	})
-	return err
 }
 
 // applyBatchGroup applies the action to a group of runs at the same time, so that they share a commit, and stores the
@@ -344,7 +346,7 @@ func (b *Broker) applyBatchGroup(ctx context.Context, j *engine.BatchJob, group 
 	if len(refused) == 0 {
 		return nil
 	}
-	_, err := b.changeBatchJob(ctx, j, store.Keys{}, func(
+	return b.changeBatchJob(ctx, j, store.Keys{}, func(
 		_ store.Rows, row engine.BatchJob, now time.Time,
 	) store.Writes {
 		results := slices.Clone(refused)
@@ -352,15 +354,12 @@ func (b *Broker) applyBatchGroup(ctx context.Context, j *engine.BatchJob, group 
 			results[i].At.Time = now
 			row = row.Record(results[i].State)
 		}
-		return store.Writes{BatchJobs: []engine.BatchJob{row}, BatchRuns: results, Answer: row}
+		return store.Writes{BatchJobs: []engine.BatchJob{row}, BatchRuns: results}
 	})
-	return err
 }
 
 // endBatchJob closes a job.
-func (b *Broker) endBatchJob(
-	ctx context.Context, j *engine.BatchJob, s protocol.BatchJobState, why string,
-) (engine.BatchJob, error) {
+func (b *Broker) endBatchJob(ctx context.Context, j *engine.BatchJob, s protocol.BatchJobState, why string) error {
 	return b.changeBatchJob(ctx, j, store.Keys{Namespaces: []string{j.Namespace}}, func(
 		rows store.Rows, row engine.BatchJob, now time.Time,
 	) store.Writes {
