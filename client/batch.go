@@ -157,10 +157,10 @@ func (j *BatchJob) Stop(ctx context.Context, reason string) (v BatchInfo, err er
 	return v, j.client.Call(ctx, http.MethodPost, j.path("/stop"), protocol.BatchStopRequest{Reason: reason}, &v)
 }
 
-// batchPoll is the time between two requests of Wait.
+// batchPoll is the interval at which Wait polls the app.
 const batchPoll = time.Second
 
-// Wait waits until the job has closed and returns it. It asks once per second.
+// Wait waits until the job has closed and returns it. It polls the app once per second.
 func (j *BatchJob) Wait(ctx context.Context) (BatchInfo, error) {
 	for {
 		v, err := j.Describe(ctx)

@@ -46,8 +46,8 @@ type batchJobs struct {
 	mu      sync.Mutex // guards running
 	running map[engine.BatchJobKey]bool
 	wake    chan struct{}
-	// searching has a place for one job, since the search for the runs of a job may read for a second, and SQLite has few
-	// connections for reading. applying has a place for each job that applies its action to a group.
+	// searching and applying are semaphores. One job at a time searches for its runs, since a search may read for a
+	// second, and SQLite has few connections for reading. maxBatchGroups jobs at a time apply their actions to a group.
 	searching, applying chan struct{}
 }
 
@@ -247,7 +247,7 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 		if len(group) == 0 {
 			return b.endBatchJob(ctx, j, protocol.BatchCompleted, "")
 		}
-		if err := b.waitForPlace(ctx, j, b.batchJobs.applying); err != nil {
+		if err := b.acquireSlot(ctx, j, b.batchJobs.applying); err != nil {
 			return err
 		}
 		err = b.applyBatchGroup(ctx, j, group)
@@ -264,12 +264,12 @@ func (b *Broker) continueBatchJob(ctx context.Context, j *engine.BatchJob) error
 	return nil
 }
 
-// waitForPlace waits until a job gets one of the places that the jobs of this app share, and renews the job's lease
-// meanwhile. The caller releases the place.
-func (b *Broker) waitForPlace(ctx context.Context, j *engine.BatchJob, places chan<- struct{}) error {
+// acquireSlot waits for a slot of a semaphore that the jobs of this app share, and renews the job's lease meanwhile.
+// The caller releases the slot.
+func (b *Broker) acquireSlot(ctx context.Context, j *engine.BatchJob, semaphore chan<- struct{}) error {
 	for {
 		select {
-		case places <- struct{}{}:
+		case semaphore <- struct{}{}:
 			return nil
 		case <-time.After(batchLease / 3):
 		case <-ctx.Done():
@@ -300,7 +300,7 @@ func (b *Broker) collectBatchRuns(ctx context.Context, j *engine.BatchJob) error
 	})
 	q.AfterStart, q.AfterRun = j.AfterStart, j.AfterRun
 	q.Limit, q.Budget = min(batchPage, j.Limit-int(j.Runs)), time.Second
-	if err := b.waitForPlace(ctx, j, b.batchJobs.searching); err != nil {
+	if err := b.acquireSlot(ctx, j, b.batchJobs.searching); err != nil {
 		return err
 	}
 	var list store.RunList

@@ -20,7 +20,7 @@ import (
 const (
 	batchPath  = "/api/sojourn/batch-jobs"
 	batchIDArg = "batch job ID"
-	// batchPoll is the time between two requests for the progress of a batch job.
+	// batchPoll is the interval between two requests for the progress of a batch job.
 	batchPoll = time.Second
 )
 
@@ -239,7 +239,7 @@ func (p *program) runBatch(c *cobra.Command, f *batchFlags, in protocol.BatchJob
 	case v.State == protocol.BatchStopped || v.State == protocol.BatchFailed:
 		return fmt.Errorf("batch job %s has not applied its action to all runs: %s %s", v.JobID, v.State, v.EndReason)
 	case v.Refused > 0:
-		fmt.Fprintf(p.err, "for the refusals run: sojourn batch results %s --state refused\n", v.JobID)
+		fmt.Fprintf(p.err, "to list the refusals, run: sojourn batch results %s --state refused\n", v.JobID)
 	}
 	return nil
 }
@@ -285,7 +285,7 @@ func (p *program) followBatch(
 		select {
 		case <-time.After(batchPoll):
 		case <-c.Context().Done():
-			return v, fmt.Errorf("batch job %s continues; to stop it run: sojourn batch stop %s", v.JobID, v.JobID)
+			return v, fmt.Errorf("batch job %s continues; to stop it, run: sojourn batch stop %s", v.JobID, v.JobID)
 		}
 		if err := p.call(c, http.MethodGet, batchJobPath(v.JobID), nil, raw); err != nil {
 			return v, err

@@ -278,7 +278,7 @@ var aboutControl = map[string]about{
 	},
 	"preview_batch_job": {
 		text: "Count the runs that a batch job would concern, without creating it. It counts at most 10000 runs and for " +
-			"at most two seconds; `complete` tells whether there may be more.",
+			"at most two seconds; if `complete` is false, there may be more.",
 	},
 	"describe_batch_job": {
 		text: "Retrieve a batch job with its progress.",
