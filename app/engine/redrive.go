@@ -122,28 +122,28 @@ func (r *Redrive) copy(events []history.Event, task string) error {
 			local = append(local, history.Event{Seq: seq, Data: e.Data})
 		}
 	}
-	dropped := map[string]string{} // activities whose failure is not copied, by ID of the event
+	retries := map[string]*history.ActivityRetryScheduled{} // by ID of the failure that a retry replaces
 	for i := range events {
 		e := &events[i]
-		seq, kind := failedActivity(e.Data)
-		if seq == 0 || e.Seq <= seen || e.TaskID == task || ended[sessions[seq]] {
+		retry := retryOf(e)
+		if retry == nil || e.Seq <= seen || e.TaskID == task || ended[sessions[retry.Sequence]] {
 			continue // an activity cannot run again in a session that the code has ended
 		}
 		if len(local) > 0 {
 			return protocol.Refuse(
 				protocol.ReasonFailureBoundary,
 				"the workflow task that failed run %s also ran a local activity (command %d) after activity %s had failed; "+
-					"start the workflow again", r.from.ID, local[0].Seq, kind,
+					"start the workflow again", r.from.ID, local[0].Seq, retry.ActivityType,
 			).With("run_id", r.from.ID)
 		}
-		r.failed = append(r.failed, seq)
-		dropped[e.ID()] = kind
+		r.failed = append(r.failed, retry.Sequence)
+		retries[e.ID()] = retry
 	}
 	kept := r.keptCommands(events, task, local)
 	for i := range events {
 		e := events[i]
-		if d, ok := e.Data.(*history.SelectionResolved); ok && dropped[d.EventID] != "" {
-			return r.unsupported("the failure of activity " + dropped[d.EventID] + " ended a selection")
+		if d, ok := e.Data.(*history.SelectionResolved); ok && retries[d.EventID] != nil {
+			return r.unsupported("the failure of activity " + retries[d.EventID].ActivityType + " ended a selection")
 		}
 		if e.TaskID == task {
 			if kept == 0 {
@@ -151,8 +151,8 @@ func (r *Redrive) copy(events []history.Event, task string) error {
 			}
 			kept--
 		}
-		if dropped[e.ID()] != "" {
-			e.Data = retryInstead(e)
+		if retry := retries[e.ID()]; retry != nil {
+			e.Data = retry
 		}
 		e.Seq, e.Data = int64(len(r.copied))+2, copyEvent(e.Data, r.from.ID, r.runID)
 		r.copied = append(r.copied, e)
@@ -208,23 +208,12 @@ func (r *Redrive) keptCommands(events []history.Event, task string, local []hist
 	return kept
 }
 
-// failedActivity returns the command number and the type of an activity that failed or timed out; 0 for local
+// retryOf returns the retry that replaces the failure or timeout of an activity that runs again; nil for local
 // activities and for other events.
-func failedActivity(d history.Data) (seq int64, kind string) {
-	if _, a := history.EndedAttempt(d); a.ExecutionMode == history.ModeLocal {
-		return 0, ""
+func retryOf(e *history.Event) *history.ActivityRetryScheduled {
+	if _, a := history.EndedAttempt(e.Data); a.ExecutionMode == history.ModeLocal {
+		return nil
 	}
-	switch d := d.(type) {
-	case *history.ActivityFailed:
-		return d.Sequence, d.ActivityType
-	case *history.ActivityTimedOut:
-		return d.Sequence, d.ActivityType
-	}
-	return 0, ""
-}
-
-// retryInstead returns the event that takes the place of the failure of an activity that runs again.
-func retryInstead(e history.Event) history.Data {
 	switch d := e.Data.(type) {
 	case *history.ActivityFailed:
 		return &history.ActivityRetryScheduled{
@@ -237,7 +226,7 @@ func retryInstead(e history.Event) history.Data {
 			TimeoutKind: d.TimeoutKind, Attempt: d.Attempt, Failure: d.Failure, Parallel: d.Parallel,
 		}
 	}
-	return e.Data
+	return nil
 }
 
 // firstEvent returns the first event of the new run, which begins at now. The event has the time of the old one, since
