@@ -343,16 +343,11 @@ func (st *step) reopenSession(d *history.SessionStarted) error {
 				"start the workflow again", d.SessionID, d.SessionDefinition,
 		).With("session_id", d.SessionID)
 	}
-	s := NewSession(st.Namespace, d.SessionID, nil, st.now)
-	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
-	if len(d.Options) > 0 {
-		var o protocol.SessionOptions
-		if err := json.Unmarshal(d.Options, &o); err != nil {
-			return err
-		}
-		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
-		s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
+	o, err := sessionOptions(d.Options)
+	if err != nil {
+		return err
 	}
+	s := st.newScopedSession(d.SessionID, o)
 	if exists {
 		s.Requirements, s.Definition, s.OnLost = was.Requirements, was.Definition, was.OnLost
 		s.ArgumentsHash, s.Epoch = was.ArgumentsHash, was.Epoch
@@ -361,6 +356,15 @@ func (st *step) reopenSession(d *history.SessionStarted) error {
 		At: st.now, What: "started", By: "run " + st.ID, Why: "redrive of run " + st.ContinuedFrom,
 	})
 	return nil
+}
+
+// sessionOptions decodes the session options of an event; nil if it has none.
+func sessionOptions(recorded json.RawMessage) (*protocol.SessionOptions, error) {
+	if len(recorded) == 0 {
+		return nil, nil
+	}
+	o := new(protocol.SessionOptions)
+	return o, json.Unmarshal(recorded, o)
 }
 
 // redriveActivity schedules an activity of the copied history again, with its first attempt. An activity that its code
@@ -374,12 +378,9 @@ func (st *step) redriveActivity(a Activity) error {
 		return nil
 	}
 	if a.SessionID != "" {
-		var o *protocol.SessionOptions
-		if len(a.Options) > 0 {
-			o = new(protocol.SessionOptions)
-			if err := json.Unmarshal(a.Options, o); err != nil {
-				return err
-			}
+		o, err := sessionOptions(a.Options)
+		if err != nil {
+			return err
 		}
 		s, refused := st.sessionFor(a.SessionID, a.Queue, o)
 		if refused != nil {

@@ -114,14 +114,12 @@ func policy(p string) string {
 // startSession creates a workflow-scoped session. A worker acquires it with its first activity, because only then the
 // requirements are known.
 func (st *step) startSession(c protocol.Command, seq int64) {
-	s := NewSession(st.Namespace, StepID(st.ID, seq), nil, st.now)
-	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
-	s.Requirements = slices.Compact(slices.Sorted(slices.Values(c.Requirements)))
+	s := st.newScopedSession(StepID(st.ID, seq), c.WorkerSession)
+	requirements := slices.Clone(c.Requirements)
 	if o := c.WorkerSession; o != nil {
-		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
-		s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
-		s.Requirements = slices.Compact(slices.Sorted(slices.Values(append(s.Requirements, o.Requirements...))))
+		requirements = append(requirements, o.Requirements...)
 	}
+	s.Requirements = slices.Compact(slices.Sorted(slices.Values(requirements)))
 	d := &history.SessionStarted{CommandSequence: seq, SessionID: s.ID}
 	if c.WorkerSession != nil {
 		d.Options = raw(c.WorkerSession)
@@ -136,6 +134,18 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	if store {
 		st.storeArguments(s.ID, c.SessionDefinition.Arguments.Blob)
 	}
+}
+
+// newScopedSession returns a workflow-scoped session without an owner and without requirements. o are the options of
+// its start_session command, or nil.
+func (st *step) newScopedSession(id string, o *protocol.SessionOptions) Session {
+	s := NewSession(st.Namespace, id, nil, st.now)
+	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
+	if o != nil {
+		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
+		s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
+	}
+	return s
 }
 
 // endSession ends a workflow-scoped session in this step: it cancels the session's open activities, whose late results
