@@ -166,21 +166,24 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
 			// the receipt instead of an error that the run is closed.
 			if r := rows.Receipt(rk); r != nil {
-				return repeatedReceipt(r, hash)
+				var receipt protocol.CommandReceipt
+				if err := readReceipt(r, hash, &receipt); err != nil {
+					return store.Writes{}, err
+				}
+				receipt.Retained = true
+				return store.Writes{Answer: receipt}, nil
 			}
 		}
 		flow := rows.Workflow(key)
 		if flow == nil {
-			return store.Writes{}, protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
+			return store.Writes{}, transaction.WorkflowNotFound(t.WorkflowID)
 		}
 		run := rows.Run(flow.RunID)
 		if run == nil {
 			return store.Writes{}, transaction.RunNotFound(flow.RunID)
 		}
 		if t.RunID != "" && t.RunID != flow.RunID {
-			return store.Writes{}, protocol.Refuse(
-				protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
-			).With("current_run_id", flow.RunID).With("target_scope", "run")
+			return store.Writes{}, notCurrentRun(t, flow.RunID)
 		}
 		// Check the locked rows, since the condition must hold for the current run.
 		if o.may != nil {
@@ -206,13 +209,13 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 		}
 		w.Answer = receipt
 		if request != "" {
-			body, err := json.Marshal(receipt)
+			// Commit the receipt with the step: a receipt without the step would report a change that did not happen,
+			// and a step without its receipt would be repeated.
+			stored, err := newReceipt(rk, hash, receipt, now)
 			if err != nil {
 				return store.Writes{}, err
 			}
-			// Commit the receipt with the step: a receipt without the step would report a change that did not happen,
-			// and a step without its receipt would be repeated.
-			w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: rk, Hash: hash, Body: body, At: history.At(now)})
+			w.Receipts = append(w.Receipts, stored)
 		}
 		return w, nil
 	}
@@ -238,17 +241,25 @@ func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusa
 	return refusal
 }
 
-// repeatedReceipt returns the first receipt of a known request ID, or an error if the request differs.
-func repeatedReceipt(r *store.Receipt, hash string) (store.Writes, error) {
+func notCurrentRun(t protocol.Target, current string) error {
+	return protocol.Refuse(
+		protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
+	).With("current_run_id", current).With("target_scope", "run")
+}
+
+// newReceipt returns the stored response to a request with a request ID or an Idempotency-Key.
+func newReceipt(key store.ReceiptKey, hash string, response any, now time.Time) (store.Receipt, error) {
+	body, err := json.Marshal(response)
+	return store.Receipt{ReceiptKey: key, Hash: hash, Body: body, At: history.At(now)}, err
+}
+
+// readReceipt decodes the response to the first request with this request ID into response, or returns an error if the
+// repeated request differs from it.
+func readReceipt(r *store.Receipt, hash string, response any) error {
 	if r.Hash != hash {
-		return store.Writes{}, protocol.Refuse(
+		return protocol.Refuse(
 			protocol.ReasonRequestConflict, "request ID %s was already used for a different request", r.RequestID,
 		)
 	}
-	var receipt protocol.CommandReceipt
-	if err := json.Unmarshal(r.Body, &receipt); err != nil {
-		return store.Writes{}, err
-	}
-	receipt.Retained = true
-	return store.Writes{Answer: receipt}, nil
+	return json.Unmarshal(r.Body, response)
 }

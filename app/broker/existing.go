@@ -11,7 +11,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -155,10 +154,7 @@ func (w *startWrites) keepResponse(
 
 // startReceiptOf returns the stored response to the start that began the chain of run.
 func startReceiptOf(in *protocol.StartRequest, run *engine.Run, now time.Time) (store.Receipt, error) {
-	body, err := json.Marshal(keyedResponse(in, &run.Head))
-	return store.Receipt{
-		ReceiptKey: startReceipt(in, run.StartKey), Hash: run.StartKey.Hash, Body: body, At: history.At(now),
-	}, err
+	return newReceipt(startReceipt(in, run.StartKey), run.StartKey.Hash, keyedResponse(in, &run.Head), now)
 }
 
 // errFirstRunNotLoaded is the error of a transaction that lacks the first run of a chain which a child or a firing

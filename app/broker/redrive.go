@@ -2,7 +2,6 @@ package broker
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -132,18 +131,19 @@ func (b *Broker) copiedEvents(ctx context.Context, from *engine.Head) (events []
 func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (store.Writes, error) {
 	if r.in.RequestID != "" {
 		if had := rows.Receipt(r.receipt); had != nil {
-			return repeatedRedrive(had, r.hash)
+			var out protocol.RedriveReceipt
+			if err := readReceipt(had, r.hash, &out); err != nil {
+				return store.Writes{}, err
+			}
+			out.Retained = true
+			return store.Writes{Answer: out}, nil
 		}
 	}
 	switch {
 	case flow == nil:
-		return store.Writes{}, protocol.Refuse(
-			protocol.ReasonInstanceNotFound, "workflow %s not found", r.in.WorkflowID,
-		)
+		return store.Writes{}, transaction.WorkflowNotFound(r.in.WorkflowID)
 	case flow.RunID != r.in.RunID:
-		return store.Writes{}, protocol.Refuse(
-			protocol.ReasonHistoricalRun, "run %s is not the current run of %s", r.in.RunID, r.in.WorkflowID,
-		).With("current_run_id", flow.RunID).With("target_scope", "run")
+		return store.Writes{}, notCurrentRun(r.in.Target, flow.RunID)
 	case r.refused != nil:
 		return store.Writes{}, r.refused
 	}
@@ -174,26 +174,11 @@ func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) 
 	}
 	w := store.Writes{Runs: []engine.Decision{d}, Workflows: []engine.Workflow{next}, Answer: out}
 	if r.in.RequestID != "" {
-		body, err := json.Marshal(out)
+		stored, err := newReceipt(r.receipt, r.hash, out, now)
 		if err != nil {
 			return store.Writes{}, err
 		}
-		w.Receipts = []store.Receipt{{ReceiptKey: r.receipt, Hash: r.hash, Body: body, At: history.At(now)}}
+		w.Receipts = []store.Receipt{stored}
 	}
-	return w, nil
-}
-
-// repeatedRedrive returns the response to the first request with the same request ID.
-func repeatedRedrive(r *store.Receipt, hash string) (store.Writes, error) {
-	w, err := repeatedReceipt(r, hash)
-	if err != nil {
-		return store.Writes{}, err
-	}
-	var out protocol.RedriveReceipt
-	if err := json.Unmarshal(r.Body, &out); err != nil {
-		return store.Writes{}, err
-	}
-	out.Retained = true
-	w.Answer = out
 	return w, nil
 }

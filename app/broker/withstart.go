@@ -13,7 +13,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -217,11 +216,11 @@ func (c *withStart) decide(rows store.Rows, reads startReads, now time.Time) (st
 		return store.Writes{}, err
 	}
 	if c.hash != "" {
-		body, err := json.Marshal(out)
+		r, err := newReceipt(c.receipt, c.hash, out, now)
 		if err != nil {
 			return store.Writes{}, err
 		}
-		w.Receipts = append(w.Receipts, store.Receipt{ReceiptKey: c.receipt, Hash: c.hash, Body: body, At: history.At(now)})
+		w.Receipts = append(w.Receipts, r)
 	}
 	w.Answer = out
 	return w.Writes, nil

@@ -186,7 +186,7 @@ func (v *View) Runs(ctx context.Context, t protocol.Target) ([]protocol.RunView,
 	err := v.store.View(ctx, func(r store.Reader) error {
 		flow, err := r.Workflow(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
-			return protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
+			return transaction.WorkflowNotFound(t.WorkflowID)
 		}
 		if err != nil {
 			return err

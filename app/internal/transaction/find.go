@@ -65,7 +65,7 @@ func findOnce(
 	if t.WorkflowID != "" {
 		f, err := r.Workflow(ctx, engine.WorkflowKey{Namespace: t.Namespace, ID: t.WorkflowID})
 		if errors.Is(err, store.ErrNotFound) {
-			return nil, flow, protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", t.WorkflowID)
+			return nil, flow, WorkflowNotFound(t.WorkflowID)
 		}
 		if err != nil {
 			return nil, flow, err

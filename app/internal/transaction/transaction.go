@@ -19,6 +19,11 @@ func Commit[T any](ctx context.Context, s store.Store, c store.Transaction) (T, 
 	return a.(T), nil
 }
 
+// WorkflowNotFound returns the error for an unknown workflow ID.
+func WorkflowNotFound(id string) error {
+	return protocol.Refuse(protocol.ReasonInstanceNotFound, "workflow %s not found", id)
+}
+
 // RunNotFound returns the error for an unknown run ID.
 func RunNotFound(id string) error {
 	return protocol.Refuse(protocol.ReasonRunNotFound, "run %s not found", id)
