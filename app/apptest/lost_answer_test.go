@@ -1,6 +1,11 @@
 package apptest_test
 
 import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -28,6 +33,28 @@ func (h hand) twice(method, path, body string, members ...string) response {
 		)
 	}
 	return first
+}
+
+// losingProxy returns the URL of a proxy of an app. It aborts the connection instead of returning a response for which
+// lose, called after the app has responded, returns true.
+func losingProxy(t *testing.T, app string, lose func() bool) string {
+	t.Helper()
+	target, err := url.Parse(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := httptest.NewServer(&httputil.ReverseProxy{
+		Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ModifyResponse: func(*http.Response) error {
+			if lose() {
+				return errors.New("the response is lost")
+			}
+			return nil
+		},
+	})
+	t.Cleanup(s.Close)
+	return s.URL
 }
 
 // The response to every call of a worker may be lost. A repetition returns the same task and the same outcome, and has

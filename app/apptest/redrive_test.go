@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	goclient "github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
@@ -266,6 +267,101 @@ func TestARedriveCopiesWhatARunReceived(t *testing.T) {
 			t.Errorf("after the redrive: %s", v.raw)
 		}
 		other.want(200, "GET", "/api/workflows/order/runs/"+next+"/history/export", "")
+	})
+}
+
+// The response to a redrive is lost between the app and the client. The client repeats the request with the same
+// request ID, at the same or another app, and gets the run of the first request: no second run begins.
+func TestARedriveWhoseResponseIsLostCreatesOneRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h := register(caller{t, a, "default"}, "w", "")
+		for name, second := range map[string]*apptest.App{"same": a, "other": b} {
+			run := h.start(name)
+			h.decide(h.poll("workflow"), failRun)
+			var lost atomic.Int64
+			proxy := losingProxy(t, a.URL(), func() bool { return lost.Add(1) == 1 })
+			c, err := goclient.New(goclient.Options{URLs: []string{proxy, second.URL()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := c.Handle(name, run).Redrive(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := h.want(200, "GET", "/api/workflows/"+name, "")
+			if lost.Load() == 0 || next.RunID == run || v.text("run_id") != next.RunID || v.body["run_count"] != 2.0 {
+				t.Errorf("%s app: %d lost responses, the client got run %s: %s", name, lost.Load(), next.RunID, v.raw)
+			}
+			h.decide(h.poll("workflow"), finish)
+		}
+	})
+}
+
+// The database connection breaks during the commit of a redrive, so its outcome is unknown. The repetition finds the
+// commit; a request without the ID does not create a second run.
+func TestARepeatedRedriveFindsACommitWhoseResponseIsLost(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	here, there := register(caller{t, a, ""}, "w", ""), caller{t, b, ""}
+	run := here.start("order")
+	here.decide(here.poll("workflow"), failRun)
+	here.loses(gate, "INSERT INTO events", "POST", redrivePath("order", run), `{"request_id":"r1"}`)
+	first := there.asks(200, "POST", redrivePath("order", run), `{"request_id":"r1"}`)
+	if again := here.asks(200, "POST", redrivePath("order", run), `{"request_id":"r1"}`); again.raw != first.raw {
+		t.Errorf("at the other app %s, at the same app %s", first.raw, again.raw)
+	}
+	there.asks(409, "POST", redrivePath("order", run), `{}`)
+	v := there.want(200, "GET", "/api/workflows/order", "")
+	if v.text("run_id") != first.text("run_id") || v.text("run_id") == run || v.body["run_count"] != 2.0 {
+		t.Errorf("repeated %s, the workflow %s", first.raw, v.raw)
+	}
+}
+
+// A chain continues as new, fails, is redriven, continues as new again, fails and is redriven again. A signal that no
+// run has handled arrives once in each run, and the last run completes the chain.
+func TestARedrivenRunContinuesAsNewAndIsRedrivenAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		h.start("order")
+		task := h.poll("workflow")
+		h.want(202, "POST", "/api/workflows/order/signal/early", `{"input":[1]}`)
+		h.decide(task, `{"type":"continue_as_new"}`)
+		for i := range 2 {
+			h.decide(h.poll("workflow"), step)
+			done := h.poll("activity")
+			h.want(200, "POST", stepPath(done, "complete"), h.stepBody(done, ""))
+			failing := h.poll("workflow")
+			run := failing.text("run_id")
+			h.decide(failing, failRun)
+			next := other.want(202, "POST", redrivePath("order", run), `{}`).text("run_id")
+			task = h.poll("workflow")
+			if n := strings.Count(task.json(), `"event_type":"SignalReceived"`); n != 1 || task.text("run_id") != next {
+				t.Errorf("round %d: %d signals in run %s, want 1 in run %s", i, n, task.text("run_id"), next)
+			}
+			if i == 0 {
+				h.decide(task, `{"type":"continue_as_new"}`)
+			}
+		}
+		h.decide(task, finish)
+		refused := other.want(409, "POST", redrivePath("order", task.text("run_id")), `{}`)
+		if refused.text("reason") != "run_not_failed" {
+			t.Errorf("the completed run: %s", refused.raw)
+		}
+		v := other.want(200, "GET", "/api/workflows/order", "")
+		if v.text("status") != "completed" || v.text("run_id") != task.text("run_id") || v.body["run_count"] != 5.0 {
+			t.Errorf("after two redrives: %s", v.raw)
+		}
+		runs := other.want(200, "GET", "/api/workflows/order/runs", "").body["runs"].([]any)
+		var reasons []string
+		for _, r := range runs {
+			reasons = append(reasons, fmt.Sprint(r.(map[string]any)["closed_reason"]))
+		}
+		want := "continued failed continued failed completed" // the oldest first
+		if got := strings.Join(reasons, " "); got != want {
+			t.Errorf("the runs are %s, want %s", got, want)
+		}
 	})
 }
 

@@ -3,10 +3,6 @@ package apptest_test
 import (
 	"context"
 	"fmt"
-	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -235,29 +231,20 @@ func TestARepeatedStartWithASignalBeginsNoSecondRun(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		h := register(caller{t, a, "default"}, "w", "")
-		target, err := url.Parse(a.URL())
-		if err != nil {
-			t.Fatal(err)
-		}
 		var requests atomic.Int64
 		closed := make(chan struct{}, 1)
 		closeRun := func() { // when the request has started it
 			h.decide(h.poll("workflow"), `{"type":"fail_workflow","message":"no"}`)
 			closed <- struct{}{}
 		}
-		s := httptest.NewServer(&httputil.ReverseProxy{
-			Rewrite:      func(r *httputil.ProxyRequest) { r.SetURL(target) },
-			ErrorHandler: func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
-			ModifyResponse: func(r *http.Response) error {
-				if requests.Add(1) > 1 {
-					return nil
-				}
-				<-closed
-				return fmt.Errorf("the response is lost")
-			},
+		proxy := losingProxy(t, a.URL(), func() bool {
+			if requests.Add(1) > 1 {
+				return false
+			}
+			<-closed
+			return true
 		})
-		t.Cleanup(s.Close)
-		app, err := goclient.New(goclient.Options{URLs: []string{s.URL, a.URL()}})
+		app, err := goclient.New(goclient.Options{URLs: []string{proxy, a.URL()}})
 		if err != nil {
 			t.Fatal(err)
 		}
