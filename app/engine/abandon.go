@@ -9,8 +9,11 @@ import (
 // leases, heartbeats, retries and timeouts apply to it as before. Its outcome is accepted and deletes its row; neither
 // the history nor the row of the closed run changes.
 
-// outlivedBy reports whether an open activity stays open when the run closes. An activity run closes with its activity.
-func (s *Run) outlivedBy(a Activity) bool { return a.Policy == protocol.CancelAbandon && s.HasCode() }
+// staysOpenAfterClose reports whether an open activity stays open when the run closes. An activity run closes with its
+// activity.
+func (s *Run) staysOpenAfterClose(a Activity) bool {
+	return a.Policy == protocol.CancelAbandon && s.HasCode()
+}
 
 // emitUnrecorded applies an event of an abandoned activity to the activity's row without recording the event, because
 // the history of a closed run must not grow.

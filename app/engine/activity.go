@@ -93,9 +93,9 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	}
 }
 
-// outcome returns the running attempt of the activity, for the event that ends it. It is empty for an activity that was
-// cancelled while it waited.
-func (a *Activity) outcome() history.Attempt {
+// endedAttempt returns the running attempt of the activity, for the event that ends it. It is empty for an activity
+// that was cancelled while it waited.
+func (a *Activity) endedAttempt() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
 	if a.State == LeasedState {
 		t.AttemptID, t.Worker, t.Release = AttemptID(a.RunID, a.Seq, a.Delivery), a.Owner, a.Lease.Release
@@ -117,7 +117,7 @@ func (st *step) endActivity(a Activity, by bool) {
 	}
 	switch {
 	case a.State == Ready:
-		s.unready()
+		s.subtractReady()
 	// The attempt runs under the session's current epoch, so it counts towards the session's limit of running
 	// activities.
 	case a.State == LeasedState && a.Epoch == s.Epoch:
@@ -138,9 +138,9 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.storeSession(s)
 }
 
-// unran undoes an attempt that never reached its worker. If the attempt was the first of the epoch, the next attempt
-// becomes the first one: only the first attempt of an epoch makes the worker build the session's state.
-func (st *step) unran(a Activity) {
+// undoAttempt undoes an attempt that never reached its worker. If the attempt was the first of the epoch, the next
+// attempt becomes the first one: only the first attempt of an epoch makes the worker build the session's state.
+func (st *step) undoAttempt(a Activity) {
 	if s, ok := st.session(a.SessionID); ok && a.SessionID != "" && s.Epoch == a.Epoch && a.New {
 		s.Fresh = true
 		st.storeSession(s)
@@ -273,7 +273,7 @@ func (in CompleteActivity) decide(st *step) error {
 
 // recordResult records the result at a given time, with the hash of its eager workflow task.
 func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, eagerHash string) {
-	rebuilt := st.recovered(a, in.Recovered)
+	rebuilt := st.recordRebuild(a, in.Recovered)
 	st.endActivity(a, true)
 	a.CodeVersion = in.Version
 	var recordedAt history.Time
@@ -285,7 +285,7 @@ func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, e
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Result: in.Result,
 		PayloadCodec: codecOf(in.Result),
 		BodyHash:     in.Hash, EagerHash: eagerHash, RecordedAt: recordedAt, Recovered: rebuilt,
-		Attempt: a.outcome(), Parallel: a.Parallel,
+		Attempt: a.endedAttempt(), Parallel: a.Parallel,
 	}, at)
 }
 
@@ -311,7 +311,7 @@ func (in FailActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	}
-	st.recovered(a, in.Recovered)
+	st.recordRebuild(a, in.Recovered)
 	st.endActivity(a, true)
 	if in.Executor != nil {
 		st.stateLost(a, in.Executor, in.Failure.Message)
@@ -325,16 +325,16 @@ func (in FailActivity) decide(st *step) error {
 	if in.Failure.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
-			Attempt: a.outcome(), Parallel: a.Parallel,
+			Attempt: a.endedAttempt(), Parallel: a.Parallel,
 		})
 		st.d.Answer.Outcome, st.d.Answer.Recorded = "cancelled", true
 		return nil
 	}
 	// the timeout of all attempts allows no other attempt
 	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" {
-		st.timedOut(a, reported(in.Failure), kind, in.Hash)
+		st.timedOut(a, storedFailure(in.Failure), kind, in.Hash)
 	} else {
-		st.retryOrFail(a, reported(in.Failure), kind, in.Hash)
+		st.retryOrFail(a, storedFailure(in.Failure), kind, in.Hash)
 	}
 	if in.Executor != nil {
 		st.endedExecutor(a, in.Executor)
@@ -355,8 +355,8 @@ func timeoutOf(f protocol.Failure) string {
 	return ""
 }
 
-// reported converts a worker's failure to the form that history stores.
-func reported(f protocol.Failure) history.Failure {
+// storedFailure converts a worker's failure to the form that history stores.
+func storedFailure(f protocol.Failure) history.Failure {
 	category := "activity"
 	switch {
 	case f.Kind != "":
@@ -366,7 +366,7 @@ func reported(f protocol.Failure) history.Failure {
 	}
 	return history.Failure{
 		Category: category, Message: f.Message, ExceptionType: f.Type, ExceptionCls: f.Class, Code: f.Code,
-		NonRetryable: f.NonRetryable || f.Retryable != nil && !*f.Retryable, Exception: exception(f), Stack: stackOf(f),
+		NonRetryable: f.NonRetryable || f.Retryable != nil && !*f.Retryable, Exception: sdkException(f), Stack: stackOf(f),
 	}
 }
 
@@ -380,9 +380,9 @@ const (
 // stackOf returns the stack that a worker reported, in the form that is stored.
 func stackOf(f protocol.Failure) string { return stack.Clean(f.StackTrace, maxStack) }
 
-// exception returns the object from which an SDK of the workflow's language reads the failure, in the format of the
+// sdkException returns the object from which an SDK of the workflow's language reads the failure, in the format of the
 // published SDKs.
-func exception(f protocol.Failure) json.RawMessage {
+func sdkException(f protocol.Failure) json.RawMessage {
 	e := struct {
 		Type         string          `json:"type,omitempty"`
 		Class        string          `json:"class,omitempty"`
@@ -418,7 +418,7 @@ func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string)
 	f.Stack = stack.Shorten(f.Stack, maxRetryStack)
 	st.emit(&history.ActivityRetryScheduled{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: at, TimeoutKind: timeout,
-		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+		Attempt: a.endedAttempt(), Failure: f, Parallel: a.Parallel,
 	})
 	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
 	// Without a backoff the activity is ready now and counts in its session from now on; otherwise it counts when the
@@ -432,7 +432,7 @@ func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string)
 func (st *step) fail(a Activity, f history.Failure, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityFailed{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, BodyHash: hash, Attempt: a.outcome(),
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, BodyHash: hash, Attempt: a.endedAttempt(),
 		Failure: f, Parallel: a.Parallel,
 	})
 }
@@ -442,7 +442,7 @@ func (st *step) timedOut(a Activity, f history.Failure, kind, hash string) {
 	f.ID = st.failureID()
 	st.emit(&history.ActivityTimedOut{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, TimeoutKind: kind, BodyHash: hash,
-		Attempt: a.outcome(), Failure: f, Parallel: a.Parallel,
+		Attempt: a.endedAttempt(), Failure: f, Parallel: a.Parallel,
 	})
 }
 
@@ -481,7 +481,7 @@ func (in HeartbeatActivity) decide(st *step) error {
 	}
 	if in.Rebuild != nil && a.SessionID != "" {
 		st.reportedSetUp(&a, in.Rebuild)
-		a.Rebuild = clipped(in.Rebuild)
+		a.Rebuild = withShortCause(in.Rebuild)
 	}
 	st.Activities.Put(a.Seq, a)
 	// Work in a session counts as its use: an owner must not lose the session to the idle timeout during a long
@@ -577,10 +577,10 @@ func (st *step) release(a Activity, why string, undone bool) {
 		a.FirstReady, a.Returned = history.Time{}, 0
 	}
 	if undone {
-		st.unran(a)
+		st.undoAttempt(a)
 	} else {
 		st.setUpWithoutOutcome(a)
-		a.lost(st.now, why, Finding{})
+		a.recordLostDelivery(st.now, why, Finding{})
 		if why != ReturnedDraining && why != ReturnedUnstarted {
 			a.Returns++
 		}
@@ -592,7 +592,7 @@ func (st *step) release(a Activity, why string, undone bool) {
 		}, "")
 		return
 	}
-	a.unlease()
+	a.removeLease()
 	a.State, a.ReadyAt = Ready, orTime(a.FirstReady, st.now)
 	st.Activities.Put(a.Seq, a)
 	st.requeueInSession(a)
@@ -614,8 +614,8 @@ func (st *step) requeueUnstarted(a Activity, why string) {
 	}
 	st.endActivity(a, false)
 	st.setUpWithoutOutcome(a)
-	a.lost(st.now, why, Finding{})
-	a.unlease()
+	a.recordLostDelivery(st.now, why, Finding{})
+	a.removeLease()
 	a.UnstartedReturns++
 	a.Returned++
 	if a.UnstartedReturns > 1 {
@@ -623,7 +623,7 @@ func (st *step) requeueUnstarted(a Activity, why string) {
 		if r, _ := protocol.ReturnedFor(why); r != protocol.WaitTaskReturned && a.UnstartedReturns <= packagesReturns {
 			most = packagesBackoff
 		}
-		a.delay(st.now, plus(st.now, min(most, time.Second<<min(a.UnstartedReturns-2, 6))))
+		a.startBackoff(st.now, plus(st.now, min(most, time.Second<<min(a.UnstartedReturns-2, 6))))
 		st.Activities.Put(a.Seq, a)
 		return
 	}
@@ -641,9 +641,9 @@ func (st *step) cancelledInstead(a Activity, why string) bool {
 	return a.Cancel
 }
 
-// lost records a delivery that ended without an outcome, so that users can see what happened to it.
-func (a *Activity) lost(now history.Time, why string, f Finding) {
-	a.Lost = appendLost(slices.Clone(a.Lost), f.lost(
+// recordLostDelivery records a delivery that ended without an outcome, so that users can see what happened to it.
+func (a *Activity) recordLostDelivery(now history.Time, why string, f Finding) {
+	a.Lost = appendLost(slices.Clone(a.Lost), f.addTo(
 		history.Lost{
 			Delivery: a.Delivery, Worker: a.Owner, Epoch: a.Epoch, At: now, Why: why,
 			StartedAt: a.LeasedAt, HeartbeatAt: a.HeartbeatAt, HeartbeatDetails: a.Progress,
@@ -651,9 +651,9 @@ func (a *Activity) lost(now history.Time, why string, f Finding) {
 	))
 }
 
-// unlease removes the lease of the activity and the state of that delivery. It keeps the heartbeat details, which the
-// next attempt receives.
-func (a *Activity) unlease() {
+// removeLease removes the lease of the activity and the state of that delivery. It keeps the heartbeat details, which
+// the next attempt receives.
+func (a *Activity) removeLease() {
 	if len(a.Progress) > 0 {
 		a.LastHeartbeat = &protocol.LastHeartbeat{
 			Details: protocol.HeartbeatDetails(a.Progress), At: a.HeartbeatAt, Attempt: a.Attempt,
@@ -690,7 +690,7 @@ func (in DueActivity) decide(st *step) error {
 	if !ok {
 		return errNotDue
 	}
-	at, what := a.due()
+	at, what := a.earliestDue()
 	if at.IsZero() || at.After(st.now.Time) {
 		return errNotDue
 	}
@@ -722,11 +722,11 @@ func (in DueActivity) decide(st *step) error {
 		st.lose(a, LeaseExpired, f)
 	// The time for all attempts has passed, so the retry policy does not apply.
 	case "schedule_to_close":
-		st.interrupted(a)
+		st.recordInterruptedRebuild(a)
 		st.endActivity(a, false)
 		st.timedOut(a, timeout(what), what, "")
 	default:
-		st.interrupted(a)
+		st.recordInterruptedRebuild(a)
 		st.endActivity(a, false)
 		st.retryOrFail(a, timeout(what), what, "")
 	}
@@ -781,10 +781,10 @@ func (s *Run) activityCancelRequested(d *history.ActivityCancelRequested) {
 // cancelled ends an activity without a report of its worker. The worker's next renewal is refused, and the refusal
 // asks the worker to cancel the attempt.
 func (st *step) cancelled(a Activity, why string) {
-	st.interrupted(a)
+	st.recordInterruptedRebuild(a)
 	st.endActivity(a, false)
 	st.emit(&history.ActivityCancelled{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: why, Attempt: a.outcome(),
+		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: why, Attempt: a.endedAttempt(),
 		Parallel: a.Parallel,
 	})
 }

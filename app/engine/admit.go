@@ -97,7 +97,7 @@ func admit(t *TaskRequirements, l *Lessee, now time.Time, e explain) Verdict {
 			Worker: w.ID, WorkerBuild: w.BuildID, Queue: t.Queue.Name,
 		})
 	}
-	if missing := e.missing(t.Requirements, w.Capabilities); len(missing) > 0 {
+	if missing := e.missingRequirements(t.Requirements, w.Capabilities); len(missing) > 0 {
 		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
 			Missing: missing, Worker: w.ID,
 		})
@@ -118,7 +118,7 @@ func AdmitSession(s *Session, l Lessee, now time.Time, verb bool) Verdict {
 // The owner passes before the rules for acquisitions.
 func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Verdict {
 	w := l.Worker
-	if missing := e.missing(s.Requirements, w.Capabilities); len(missing) > 0 {
+	if missing := e.missingRequirements(s.Requirements, w.Capabilities); len(missing) > 0 {
 		return e.refused(protocol.ReasonSessionRequirements, protocol.WaitCapabilityMissing, protocol.Wait{
 			Session: s.ID, Missing: missing, Worker: w.ID,
 		})
@@ -144,7 +144,7 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 	own := s.HeldBy(w.ID, now)
 	if own && s.Incarnation == w.Incarnation {
 		if !verb && s.Full() {
-			return e.refused(protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull, s.fullWith(""))
+			return e.refused(protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull, s.activityLimitWait(""))
 		}
 		return admitted()
 	}
@@ -171,10 +171,10 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 	}
 	// Attempts that run on the former owner count, too: the session's options limit the number of concurrent
 	// activities.
-	if !verb && s.crowded(now) {
+	if !verb && s.activityLimitReached(now) {
 		return e.refused(
 			protocol.ReasonSessionActivityLimit, protocol.WaitSessionFull,
-			s.fullWith("they still run on its previous owner"),
+			s.activityLimitWait("they still run on its previous owner"),
 		)
 	}
 	if w.MaxSessions == 0 && !w.knowsSessions() {
@@ -206,9 +206,9 @@ func (s *Session) waitForHolder() protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Until: s.LeaseUntil, FallbackAt: s.OpensAt()}
 }
 
-// fullWith returns the wait reason for a session whose activity limit is reached. Attempts of earlier epochs may count,
-// too.
-func (s *Session) fullWith(detail string) protocol.Wait {
+// activityLimitWait returns the wait reason for a session whose activity limit is reached. Attempts of earlier epochs
+// may count, too.
+func (s *Session) activityLimitWait(detail string) protocol.Wait {
 	return protocol.Wait{Session: s.ID, Worker: s.Owner, Used: s.running(), Limit: s.maxActivities(), Detail: detail}
 }
 
@@ -289,9 +289,9 @@ func (s *Session) RoutingWord(now time.Time, previous string) string {
 		return "-"
 	case s.Moving != "" && s.Held(now), s.Drained:
 		return "-"
-	case s.reserved(now) && !s.crowded(now):
+	case s.reserved(now) && !s.activityLimitReached(now):
 		return "=" + s.For
-	case s.crowded(now):
+	case s.activityLimitReached(now):
 		return "-"
 	case !s.Held(now):
 		return "+" + s.pin(now)

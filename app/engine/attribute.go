@@ -33,8 +33,8 @@ func upsert(
 	return mergedAttributes(c, attributes, at)
 }
 
-// labels returns the memo and the search attributes of a started child; nil means none.
-func labels(c protocol.Command, at func(string) string) (memo, attributes json.RawMessage, err error) {
+// memoAndAttributes returns the memo and the search attributes of a started child; nil means none.
+func memoAndAttributes(c protocol.Command, at func(string) string) (memo, attributes json.RawMessage, err error) {
 	if !c.Entries.IsZero() {
 		if memo, err = mergedMemo(c, nil, at); err != nil {
 			return nil, nil, err
@@ -78,7 +78,7 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	if err != nil {
 		return nil, err
 	}
-	if err := sized(all, at("attributes")); err != nil {
+	if err := checkAttributeSizes(all, at("attributes")); err != nil {
 		return nil, err
 	}
 	var types map[string]string
@@ -95,8 +95,8 @@ func mergedAttributes(c protocol.Command, attributes json.RawMessage, at func(st
 	return raw(all), nil
 }
 
-// sized checks the sizes of all search attributes after a start or an upsert.
-func sized(all object, field string) error {
+// checkAttributeSizes checks the sizes of all search attributes after a start or an upsert.
+func checkAttributeSizes(all object, field string) error {
 	total := 0
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		v := all[k]
@@ -185,7 +185,7 @@ func CheckAttributes(given json.RawMessage) error {
 	if err != nil {
 		return err
 	}
-	return sized(all, "search_attributes")
+	return checkAttributeSizes(all, "search_attributes")
 }
 
 func tooMuch(kind string, n, most int) error {

@@ -162,19 +162,19 @@ func CheckTypes(attributes json.RawMessage, types map[string]string, at func(nam
 	return wrong
 }
 
-// labelled reports whether a command may set search attributes.
-func labelled(c protocol.Command) bool {
+// setsAttributes reports whether a command may set search attributes.
+func setsAttributes(c protocol.Command) bool {
 	return c.Type == protocol.UpsertSearchAttributes || c.Type == protocol.StartChildWorkflow && len(c.Attributes) > 0
 }
 
 // Labels reports whether any of the commands may set search attributes of its run or of a child. A completion with such
 // commands must load the registered types; other completions need not read them.
-func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, labelled) }
+func Labels(commands []protocol.Command) bool { return slices.ContainsFunc(commands, setsAttributes) }
 
 // checkUpserts checks the types of the search attributes that commands upsert, or with which they start children.
 func checkUpserts(commands []protocol.Command, types map[string]string) error {
 	for i, c := range commands {
-		if !labelled(c) {
+		if !setsAttributes(c) {
 			continue
 		}
 		if err := CheckTypes(c.Attributes, types, func(name string) string {

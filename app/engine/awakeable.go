@@ -48,7 +48,7 @@ func (in ResolveAwakeable) decide(st *step) error {
 	st.cancelAwakeableTimer(in.Seq)
 	id := StepID(st.ID, in.Seq)
 	if f := in.Failure; f != nil {
-		failure := reported(*f)
+		failure := storedFailure(*f)
 		failure.ID, failure.Category = st.failureID(), "awakeable"
 		st.emit(&history.AwakeableFailed{
 			Sequence: in.Seq, AwakeableID: id, BodyHash: in.Hash, Identity: in.Identity, Failure: failure,
@@ -106,7 +106,7 @@ func (s *Run) awakeableOpened(d *history.AwakeableOpened) {
 // awakeableEnded removes an awakeable and wakes the code that may wait for it.
 func (s *Run) awakeableEnded(seq int64, e history.Event) {
 	s.Waits.Delete(seq)
-	s.resolved(e, "", Cause{Kind: AwakeableWait, Sequence: seq, ID: StepID(s.ID, seq)})
+	s.wakeForEndedStep(e, "", Cause{Kind: AwakeableWait, Sequence: seq, ID: StepID(s.ID, seq)})
 }
 
 // openAwakeables returns the number of open awakeables, and how many of them have a timeout.

@@ -25,23 +25,23 @@ type Code struct {
 	Signals map[string][]string // declared signals by workflow type
 }
 
-// carried returns the signals that a run which continues as new passes on, in the order of their arrival: signals that
-// the worker reports as not received by its code, signals that the worker has seen and the code has not handled, and
-// signals that the worker has not seen. For signals that the run itself inherited, it returns the ranges of their
-// events.
-func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
+// signalsForNextRun returns the signals that a run which continues as new passes on, in the order of their arrival:
+// signals that the worker reports as not received by its code, signals that the worker has seen and the code has not
+// handled, and signals that the worker has not seen. For signals that the run itself inherited, it returns the ranges
+// of their events.
+func (st *step) signalsForNextRun(c protocol.Command) (inherited []Range, list []Signal) {
 	inherited, _ = st.Inbox.Unreceived(&c)
 	list = slices.Clone(st.carry)
 	// The code buffers its signals itself and names the signals that it did not receive, so the stored signals are not
 	// passed on again.
 	if !c.Buffers {
 		for k, s := range st.inheritedSignals() {
-			if !st.handled(k, s, c) {
-				inherited = extend(inherited, Range{k, k})
+			if !st.codeHandledSignal(k, s, c) {
+				inherited = appendRange(inherited, Range{k, k})
 			}
 		}
 		for k, s := range st.Unread.All() {
-			if !st.handled(k, s, c) {
+			if !st.codeHandledSignal(k, s, c) {
 				list = append(list, s)
 			}
 		}
@@ -52,7 +52,7 @@ func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
 	return inherited, list
 }
 
-// handled reports whether the code has handled a signal that it has seen and that resolved no wait.
+// codeHandledSignal reports whether the code has handled a signal that it has seen and that resolved no wait.
 //
 // For Go code nothing is inferred: the worker reports which signals its code has not received, and the signals that are
 // stored here are passed on. In Python, handlers have run for all signals, except for signals that arrived after the
@@ -61,7 +61,7 @@ func (st *step) carried(c protocol.Command) (inherited []Range, list []Signal) {
 //
 // Any other code that waits for signals has handled only the signals of its waits. If it opened no such wait and a
 // condition became true, the condition was about signals, and the signals with which it was evaluated count as handled.
-func (st *step) handled(k int64, s Signal, c protocol.Command) bool {
+func (st *step) codeHandledSignal(k int64, s Signal, c protocol.Command) bool {
 	switch strings.ToLower(st.code.Runtime) {
 	case runtimeGo:
 		return false
@@ -103,8 +103,8 @@ func (st *step) recordShown(t *Task, in CompleteTask) {
 	}
 }
 
-// heeded records that a condition was true for the events that the completed task contained.
-func (st *step) heeded() {
+// recordTrueCondition records that a condition was true for the events that the completed task contained.
+func (st *step) recordTrueCondition() {
 	if st.Waitless {
 		st.Heeded, st.Heeds = st.seen, true
 	}

@@ -78,7 +78,7 @@ func (st *step) childRef(seq int64, c *Child) history.Child {
 // generated one. If the workflow ID is in use, the child fails in the same step, with an event that the code can
 // handle. Rejecting the whole completion would block the run forever.
 func (st *step) startChild(c protocol.Command, seq int64) error {
-	memo, attributes, err := labels(c, func(f string) string { return f })
+	memo, attributes, err := memoAndAttributes(c, func(f string) string { return f })
 	if err != nil {
 		return err
 	}
@@ -136,7 +136,8 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 		return nil
 	}
 	child.Memo, child.SearchAttributes, child.Headers = memo, attributes, c.Headers
-	st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}, child, c.Arguments.Blob, 0)
+	parent := Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}
+	st.startChildRun(parent, child, c.Arguments.Blob, 0)
 	if use.replaces != nil {
 		st.d.Spawn[len(st.d.Spawn)-1].Replaces = use.replaces.ID
 		return st.endReplaced(use.replaces)
@@ -182,7 +183,7 @@ func (st *step) childID(c protocol.Command) childID {
 		return childID{}
 	case c.ReusePolicy == "" && c.ConflictPolicy == "":
 		return childID{refusal: "workflow id " + c.WorkflowID + " is taken"}
-	case st.spawns(c.WorkflowID):
+	case st.startsChildWithID(c.WorkflowID):
 		return childID{refusal: "workflow id " + c.WorkflowID + " is used twice by one workflow task"}
 	case c.WorkflowID == st.WorkflowID:
 		return childID{refusal: "workflow id " + c.WorkflowID + " is that of the parent itself"}
@@ -218,9 +219,10 @@ func (st *step) childID(c protocol.Command) childID {
 const notThisParents = " is used by an open run that is no child of this workflow; " +
 	"conflict policies of a child affect only children of the same workflow"
 
-// spawn starts a run of a child in this step. Its parent is the run that started the child, for all runs of the child.
-// The child inherits priority and fairness key, so that a workflow stays in its class if it is split into children.
-func (st *step) spawn(parent Parent, c Child, arguments string, delay time.Duration) {
+// startChildRun starts a run of a child in this step. Its parent is the run that started the child, for all runs of the
+// child. The child inherits priority and fairness key, so that a workflow stays in its class if it is split into
+// children.
+func (st *step) startChildRun(parent Parent, c Child, arguments string, delay time.Duration) {
 	priority := st.Priority
 	st.d.Spawn = append(st.d.Spawn, Start{
 		RunID: c.RunID, Number: c.Number, Arguments: arguments, Parent: &parent, Deadline: c.Deadline, Chain: c.Chain,
@@ -309,7 +311,7 @@ func (st *step) childCancelled(c Child) Message {
 // closeChildren applies the parent-close policies to the open children. It includes children of earlier runs, since
 // this is the last run of the workflow ID.
 func (st *step) closeChildren() {
-	for _, f := range st.bound() {
+	for _, f := range st.inheritedChildrenToClose() {
 		st.closeChild(&f.Child)
 	}
 	for _, c := range st.Children.All() {
@@ -343,8 +345,8 @@ func (m Message) Closes(run *Run, parent *Head) bool {
 	return run.ChildOf(parent) && (!m.ChainKnown || run.Chain == m.Chain)
 }
 
-// closing returns the input by which the message applies the parent-close policy to a child.
-func (m Message) closing() Input {
+// closeInput returns the input by which the message applies the parent-close policy to a child.
+func (m Message) closeInput() Input {
 	from := "workflow run " + m.FromRun
 	switch m.Name {
 	case Terminate:
@@ -418,7 +420,8 @@ func (in ChildReport) decide(st *step) error {
 			d.StartAt = plus(st.now, delay)
 		}
 		st.emit(d)
-		st.spawn(Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq, Chain: st.Chain}, next, c.Arguments, delay)
+		parent := Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq, Chain: st.Chain}
+		st.startChildRun(parent, next, c.Arguments, delay)
 		return nil
 	}
 	st.emitChildEnded(c, in)
@@ -538,5 +541,5 @@ func (s *Run) childStarted(d *history.ChildRunStarted) {
 // childEnded closes a child and wakes the run.
 func (s *Run) childEnded(c history.Child, e history.Event, group string) {
 	s.Children.Delete(c.Sequence)
-	s.resolved(e, group, Cause{Kind: "child_workflow_run", Sequence: c.Sequence, Name: c.Type, ID: c.RunID})
+	s.wakeForEndedStep(e, group, Cause{Kind: "child_workflow_run", Sequence: c.Sequence, Name: c.Type, ID: c.RunID})
 }

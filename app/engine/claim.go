@@ -82,7 +82,7 @@ func (s *Run) Claimable(n int64, l Lessee, settings *Queue, now time.Time) error
 	}
 	want := s.TaskRequirements()
 	want.Queue = settings
-	return admits(id, want, s.Queue, l, now)
+	return checkAdmission(id, want, s.Queue, l, now)
 }
 
 // ClaimableActivity returns the reason why a worker may not lease an activity now, or nil if the worker may lease it.
@@ -114,7 +114,7 @@ func (s *Run) ClaimableActivity(
 	want := TaskRequirements{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: sess, Queue: settings,
 	}
-	return a, sess, admits(id, want, a.Queue, l, now)
+	return a, sess, checkAdmission(id, want, a.Queue, l, now)
 }
 
 func leaseOf(t *Task, n int64) Lease {
@@ -142,8 +142,8 @@ func unclaimableSuspect(id string) error {
 	).With("task_status", string(Ready))
 }
 
-// admits checks the queue and all routing rules for one worker.
-func admits(id string, want TaskRequirements, queue string, l Lessee, now time.Time) error {
+// checkAdmission checks the queue and all routing rules for one worker.
+func checkAdmission(id string, want TaskRequirements, queue string, l Lessee, now time.Time) error {
 	if l.Worker == nil {
 		return nil
 	}

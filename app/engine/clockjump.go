@@ -19,8 +19,8 @@ type ClockJump time.Duration
 // backward reports whether the clock was set back.
 func (j ClockJump) backward() bool { return j < 0 }
 
-// span adjusts a period that began at made and ends at until; length is its maximum length.
-func (j ClockJump) span(made, until *history.Time, length time.Duration, now history.Time) (moved bool) {
+// adjustPeriod adjusts a period that began at made and ends at until; length is its maximum length.
+func (j ClockJump) adjustPeriod(made, until *history.Time, length time.Duration, now history.Time) (moved bool) {
 	if made.IsZero() || until.IsZero() || length <= 0 {
 		return false
 	}
@@ -45,8 +45,8 @@ func (j ClockJump) clampEvent(t *history.Time, now history.Time) (moved bool) {
 	return moved
 }
 
-// with adjusts a time within a period that span has adjusted.
-func (j ClockJump) with(t *history.Time, now history.Time) {
+// adjustTime adjusts a time within a period that span has adjusted.
+func (j ClockJump) adjustTime(t *history.Time, now history.Time) {
 	if !t.IsZero() {
 		*t = earliest(plus(*t, time.Duration(j)), now)
 	}
@@ -54,8 +54,9 @@ func (j ClockJump) with(t *history.Time, now history.Time) {
 
 // lease adjusts a lease and the time of the last heartbeat under it.
 func (j ClockJump) lease(l *Lease, heartbeat *history.Time, now history.Time) (moved bool) {
-	if moved = j.span(&l.LeasedAt, &l.Until, time.Duration(l.Length)*time.Microsecond, now); moved && !j.backward() {
-		j.with(heartbeat, now)
+	moved = j.adjustPeriod(&l.LeasedAt, &l.Until, time.Duration(l.Length)*time.Microsecond, now)
+	if moved && !j.backward() {
+		j.adjustTime(heartbeat, now)
 	}
 	return j.clampEvent(heartbeat, now) || moved
 }
@@ -143,10 +144,11 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 	j, c := in.Jump, SessionChange{Session: *s}
 	n := &c.Session
 	length := max(s.LeaseUntil.Sub(s.RenewedAt.Time), s.LeaseLength())
-	moved := s.Status == protocol.SessionActive && s.Owner != "" && j.span(&n.RenewedAt, &n.LeaseUntil, length, now)
+	moved := s.Status == protocol.SessionActive && s.Owner != "" &&
+		j.adjustPeriod(&n.RenewedAt, &n.LeaseUntil, length, now)
 	if moved && !j.backward() {
 		for _, t := range []*history.Time{&n.LastActivity, &n.WaitingSince} {
-			j.with(t, now)
+			j.adjustTime(t, now)
 		}
 		if !n.TTLUntil.IsZero() {
 			n.TTLUntil = earliest(plus(n.TTLUntil, time.Duration(j)), plus(now, seconds(s.TTL)))
@@ -182,7 +184,7 @@ func (in FollowClockSession) decide(s *Session, now history.Time) (SessionChange
 func (w *Worker) FollowClock(j ClockJump, now time.Time) (next Worker, moved bool) {
 	next = *w
 	at := history.At(now)
-	moved = j.span(&next.HeartbeatAt, &next.AliveUntil, next.AliveUntil.Sub(next.HeartbeatAt.Time), at)
+	moved = j.adjustPeriod(&next.HeartbeatAt, &next.AliveUntil, next.AliveUntil.Sub(next.HeartbeatAt.Time), at)
 	moved = j.clampEvent(&next.HeartbeatAt, at) || moved
 	moved = j.clampEvent(&next.RegisteredAt, at) || moved
 	if moved {
@@ -198,7 +200,7 @@ func (q *Queue) FollowClock(j ClockJump, now time.Time) (next Queue, moved bool)
 	next.Drains = append([]Drain(nil), q.Drains...)
 	for i := range next.Drains {
 		d := &next.Drains[i]
-		moved = j.span(&d.At, &d.Deadline, d.Deadline.Sub(d.At.Time), history.At(now)) || moved
+		moved = j.adjustPeriod(&d.At, &d.Deadline, d.Deadline.Sub(d.At.Time), history.At(now)) || moved
 	}
 	return next, moved
 }

@@ -15,10 +15,10 @@ import (
 // again with each completion until a later command is recorded; beyond the maximum, the engine records the next one.
 const MaxUnrecorded = 100
 
-// commands applies the commands of an accepted completion. An end_session command for a session that was never started
-// leaves no event. It still uses a command number, because workers number all commands, unless it is the last command:
-// then the worker sends it again, under the same number, with the next completion.
-func (st *step) commands(commands []protocol.Command) error {
+// applyCommands applies the commands of an accepted completion. An end_session command for a session that was never
+// started leaves no event. It still uses a command number, because workers number all commands, unless it is the last
+// command: then the worker sends it again, under the same number, with the next completion.
+func (st *step) applyCommands(commands []protocol.Command) error {
 	unrecorded := int64(0) // number of commands since the last recorded one
 	for _, c := range commands {
 		before := st.CommandSeq
@@ -33,7 +33,7 @@ func (st *step) commands(commands []protocol.Command) error {
 				continue
 			}
 		}
-		if err := st.command(c); err != nil {
+		if err := st.applyCommand(c); err != nil {
 			return err
 		}
 		if st.CommandSeq > before {
@@ -44,9 +44,9 @@ func (st *step) commands(commands []protocol.Command) error {
 	return nil
 }
 
-// command applies one command. Each command adds at least one event and uses the next command number, except commands
-// for updates and selections.
-func (st *step) command(c protocol.Command) error {
+// applyCommand applies one command. Each command adds at least one event and uses the next command number, except
+// commands for updates and selections.
+func (st *step) applyCommand(c protocol.Command) error {
 	seq := st.CommandSeq + 1
 	switch c.Type {
 	case protocol.ScheduleActivity:
@@ -175,7 +175,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 	if next.Request.TaskQueue == st.Queue {
 		next.BuildID = st.BuildID
 	}
-	events, own := st.carried(c)
+	events, own := st.signalsForNextRun(c)
 	if err := st.inherit(&next, events, own); err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 func (st *step) closeOpen(why string) {
 	st.closing = true
 	for _, a := range st.Activities.All() {
-		if !st.outlivedBy(a) {
+		if !st.staysOpenAfterClose(a) {
 			st.cancelled(a, why)
 		}
 	}

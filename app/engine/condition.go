@@ -26,7 +26,7 @@ func (st *step) openCondition(c protocol.Command, seq int64) {
 	}
 	limit, limited := c.Wait()
 	d := &history.ConditionWaitOpened{Condition: w, Timeout: c.Timeout, Parallel: c.Parallel}
-	if _, ok := selection(&c.Parallel); ok {
+	if _, ok := selectionOf(&c.Parallel); ok {
 		// A selection opens its condition without evaluating it. If a signal arrived with the task that opens it, the
 		// code would wait for another signal; so the event names the signal, and the wait ends in this step.
 		d.Signal = st.fresh
@@ -81,7 +81,7 @@ func (st *step) settleWaits(commands, fresh []protocol.Command) []protocol.Comma
 		case woken || w.Opened <= st.seen && w.evaluated(commands):
 			st.emit(&history.ConditionWaitSatisfied{Condition: w.condition(st.ID, k), Parallel: w.Parallel})
 			if !w.evaluated(commands) {
-				st.heeded()
+				st.recordTrueCondition()
 			}
 			if t, ok := st.Timers.Get(k); ok {
 				if st.renewed == nil {
@@ -117,10 +117,10 @@ func (st *step) repeatsMember(commands []protocol.Command, seq int64) bool {
 	return false
 }
 
-// repeats reports whether a command is a member of an open parallel group that the run has already recorded. Some
-// replayers send the whole group again when they are woken inside it. Such a command changes nothing and uses no
+// isRepeatedMember reports whether a command is a member of an open parallel group that the run has already recorded.
+// Some replayers send the whole group again when they are woken inside it. Such a command changes nothing and uses no
 // number; if it were recorded again, each member would run twice.
-func (s *Run) repeats(c protocol.Command) bool {
+func (s *Run) isRepeatedMember(c protocol.Command) bool {
 	if c.GroupID == "" || c.GroupIndex == nil || c.GroupBase < 1 || c.GroupBase+int64(*c.GroupIndex) > s.CommandSeq {
 		return false
 	}
@@ -152,7 +152,7 @@ func (st *step) timeOutCondition(seq int64, t Timer) error {
 func (st *step) overdue() {
 	task, seen := st.task, st.seen
 	st.task, st.seen = "", 0
-	st.satisfied()
+	st.endSelectionWaits()
 	for k, t := range st.Timers.All() {
 		if w, ok := st.Waits.Get(k); ok && t.Kind == ConditionTimeout && !t.FireAt.After(st.now.Time) &&
 			st.Signals.Len() == 0 &&
@@ -202,5 +202,6 @@ func (s *Run) conditionOpened(d *history.ConditionWaitOpened, e history.Event) {
 
 func (s *Run) conditionTimedOut(d *history.ConditionWaitTimedOut, e history.Event) {
 	s.Waits.Delete(d.Sequence)
-	s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, Wait: d.Sequence, ID: StepID(s.ID, d.Sequence)})
+	s.wakeForEndedStep(e, d.GroupID,
+		Cause{Kind: "timer", Sequence: d.Sequence, Wait: d.Sequence, ID: StepID(s.ID, d.Sequence)})
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// count returns a number with its noun, in the plural if necessary.
-func count(n int, noun string) string {
+// countNoun returns a number with its noun, in the plural if necessary.
+func countNoun(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

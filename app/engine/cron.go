@@ -33,15 +33,15 @@ const (
 func parseExpression(text string) (expression, error) {
 	fields := strings.Fields(text)
 	if len(fields) != len(cronFields) {
-		return parsed(strings.ToLower(text), expression{})
+		return parseWithLibrary(strings.ToLower(text), expression{})
 	}
 	e := expression{wildcard: hasWildcard(fields[hourField])}
 	for i, field := range fields {
 		for part := range strings.SplitSeq(field, ",") {
-			if f := cronFields[i]; outside(part, f.min, f.max) {
+			if f := cronFields[i]; hasNumberOutside(part, f.min, f.max) {
 				return e, fmt.Errorf("%s must be %d–%d, got %q", f.name, f.min, f.max, part)
 			}
-			if e.step == "" && beyond(part, cronFields[i].min, cronFields[i].max) {
+			if e.step == "" && stepExceedsRange(part, cronFields[i].min, cronFields[i].max) {
 				e.step = part
 			}
 		}
@@ -50,12 +50,12 @@ func parseExpression(text string) (expression, error) {
 	if fields[weekdayField], err = sundays(fields[weekdayField]); err != nil {
 		return e, err
 	}
-	return parsed(strings.Join(fields, " "), e)
+	return parseWithLibrary(strings.Join(fields, " "), e)
 }
 
-// parsed parses an expression with the library. It also passes texts that do not have five fields, because the library
-// explains what is wrong with them.
-func parsed(text string, e expression) (expression, error) {
+// parseWithLibrary parses an expression with the library. It also passes texts that do not have five fields, because
+// the library explains what is wrong with them.
+func parseWithLibrary(text string, e expression) (expression, error) {
 	s, err := cron.ParseStandard(text)
 	if err != nil {
 		return e, err
@@ -79,8 +79,8 @@ func hasWildcard(field string) bool {
 	return false
 }
 
-// outside reports whether a part of a field has a number outside the range of the field.
-func outside(part string, low, high int) bool {
+// hasNumberOutside reports whether a part of a field has a number outside the range of the field.
+func hasNumberOutside(part string, low, high int) bool {
 	of, _, _ := strings.Cut(part, "/")
 	from, to, _ := strings.Cut(of, "-")
 	for _, text := range []string{from, to} {
@@ -91,8 +91,8 @@ func outside(part string, low, high int) bool {
 	return false
 }
 
-// beyond reports whether the step in a part exceeds its range, so that it would never take effect.
-func beyond(part string, low, high int) bool {
+// stepExceedsRange reports whether the step in a part exceeds its range, so that it would never take effect.
+func stepExceedsRange(part string, low, high int) bool {
 	of, by, has := strings.Cut(part, "/")
 	step, err := strconv.Atoi(by)
 	if !has || err != nil || step <= 1 {
@@ -159,9 +159,9 @@ func (e expression) next(t time.Time, zone *time.Location) time.Time {
 	if e.wildcard {
 		return e.times.Next(t.In(zone)).UTC()
 	}
-	for wall := e.times.Next(wallOf(t, zone)); !wall.IsZero(); wall = e.times.Next(wall) {
+	for wall := e.times.Next(localTime(t, zone)); !wall.IsZero(); wall = e.times.Next(wall) {
 		// In the second pass of a repeated hour, the local times of the first pass have passed.
-		if at, _ := instant(wall, zone); at.After(t) {
+		if at, _ := resolveLocalTime(wall, zone); at.After(t) {
 			return at
 		}
 	}
@@ -174,26 +174,26 @@ func (e expression) movedFrom(at time.Time, zone *time.Location) string {
 	if e.wildcard {
 		return ""
 	}
-	before := wallOf(at.Add(-time.Nanosecond), zone)
+	before := localTime(at.Add(-time.Nanosecond), zone)
 	wall := e.times.Next(before)
 	if wall.IsZero() {
 		return ""
 	}
-	if fires, skipped := instant(wall, zone); !skipped || !fires.Equal(at) {
+	if fires, skipped := resolveLocalTime(wall, zone); !skipped || !fires.Equal(at) {
 		return ""
 	}
 	return wall.Format("15:04")
 }
 
-// wallOf returns the local time of t in a zone, as a UTC time with the same date and clock time.
-func wallOf(t time.Time, zone *time.Location) time.Time {
+// localTime returns the local time of t in a zone, as a UTC time with the same date and clock time.
+func localTime(t time.Time, zone *time.Location) time.Time {
 	t = t.In(zone)
 	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
 }
 
-// instant returns the time at which a zone's clocks show a local time, the first one if there are two. If the clocks
-// skip the local time, it is the first moment after the gap.
-func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
+// resolveLocalTime returns the time at which a zone's clocks show a local time, the first one if there are two. If the
+// clocks skip the local time, it is the first moment after the gap.
+func resolveLocalTime(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
 	// No offset changes by more than a day. So the two offsets around the local time are those one day before and one
 	// day after it, unless the zone changed twice meanwhile.
 	const day = 24 * time.Hour
@@ -201,7 +201,7 @@ func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
 	for _, near := range []time.Time{wall.Add(-day), wall, wall.Add(day)} {
 		_, offset := near.In(zone).Zone()
 		t := wall.Add(-time.Duration(offset) * time.Second)
-		if wallOf(t, zone).Equal(wall) && (first.IsZero() || t.Before(first)) {
+		if localTime(t, zone).Equal(wall) && (first.IsZero() || t.Before(first)) {
 			first = t
 		}
 	}
@@ -212,7 +212,7 @@ func instant(wall time.Time, zone *time.Location) (at time.Time, skipped bool) {
 	from, to := wall.Add(-2*day).Unix(), wall.Add(2*day).Unix()
 	for to-from > 1 {
 		middle := (from + to) / 2
-		if wallOf(time.Unix(middle, 0), zone).Before(wall) {
+		if localTime(time.Unix(middle, 0), zone).Before(wall) {
 			from = middle
 		} else {
 			to = middle

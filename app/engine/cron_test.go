@@ -43,12 +43,12 @@ func firings(zone *time.Location, from, to time.Time) map[time.Time]time.Time {
 	first := map[time.Time]time.Time{} // first instant of each local minute
 	walls := map[time.Time]time.Time{}
 	for at := from; at.Before(to); at = at.Add(time.Minute) {
-		walls[at] = wallOf(at, zone)
+		walls[at] = localTime(at, zone)
 		if _, has := first[walls[at]]; !has {
 			first[walls[at]] = at
 		}
 	}
-	for wall := wallOf(from, zone); wall.Before(wallOf(to, zone)); wall = wall.Add(time.Minute) {
+	for wall := localTime(from, zone); wall.Before(localTime(to, zone)); wall = wall.Add(time.Minute) {
 		_, has := first[wall]
 		// the clocks skip the minute: take the first instant with a later local time
 		for at := from; !has; at = at.Add(time.Minute) {

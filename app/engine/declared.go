@@ -33,7 +33,7 @@ func Declared(workers []*Worker) Declarations {
 				all[typ] = map[string][]string{}
 			}
 			for what, raw := range contract {
-				all[typ][what] = append(all[typ][what], namesIn(raw)...)
+				all[typ][what] = append(all[typ][what], decodeNames(raw)...)
 			}
 			for _, what := range []string{"queries", "signals", "updates"} {
 				if _, ok := contract[what]; !ok {
@@ -59,13 +59,13 @@ func (w *Worker) Declares(member string) map[string][]string {
 	}
 	names := map[string][]string{}
 	for typ, contract := range declared {
-		names[typ] = namesIn(contract[member])
+		names[typ] = decodeNames(contract[member])
 	}
 	return names
 }
 
-// namesIn decodes a list of names, or of objects with names.
-func namesIn(raw json.RawMessage) []string {
+// decodeNames decodes a list of names, or of objects with names.
+func decodeNames(raw json.RawMessage) []string {
 	var names []string
 	if json.Unmarshal(raw, &names) == nil {
 		return names

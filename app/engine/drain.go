@@ -44,8 +44,8 @@ func (d *Drain) DeadlinePassed(now time.Time) bool {
 	return d.Evict || !d.Deadline.IsZero() && !d.Deadline.After(now)
 }
 
-// sooner reports whether d has an earlier deadline for a worker than o.
-func (d *Drain) sooner(o *Drain) bool {
+// hasEarlierDeadline reports whether d has an earlier deadline for a worker than o.
+func (d *Drain) hasEarlierDeadline(o *Drain) bool {
 	switch {
 	case o == nil || d.Evict != o.Evict:
 		return o == nil || d.Evict
@@ -61,21 +61,21 @@ func (q *Queue) DrainOf(w *Worker) (of *Drain) {
 		return nil
 	}
 	for i := range q.Drains {
-		if d := &q.Drains[i]; d.Covers(w) && d.sooner(of) {
+		if d := &q.Drains[i]; d.Covers(w) && d.hasEarlierDeadline(of) {
 			of = d
 		}
 	}
 	return of
 }
 
-// names reports whether the drain applies to one of these workers by its ID, not by group, build or release.
-func (d *Drain) names(workers []WorkerKey) bool {
+// namesWorker reports whether the drain applies to one of these workers by its ID, not by group, build or release.
+func (d *Drain) namesWorker(workers []WorkerKey) bool {
 	return d.WorkerID != "" && slices.ContainsFunc(workers, func(k WorkerKey) bool { return k.ID == d.WorkerID })
 }
 
 // DrainsOneOf reports whether a drain applies to one of these workers by its ID.
 func (q *Queue) DrainsOneOf(workers []WorkerKey) bool {
-	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.names(workers) })
+	return q != nil && slices.ContainsFunc(q.Drains, func(d Drain) bool { return d.namesWorker(workers) })
 }
 
 // Without returns a namespace's row after these workers have deregistered.
@@ -83,7 +83,7 @@ func (q *Queue) Without(workers []WorkerKey, now time.Time) Queue {
 	next := *q
 	next.Drains, next.UpdatedAt = slices.Clone(q.Drains), history.At(now)
 	for i := range next.Drains {
-		if d := &next.Drains[i]; d.names(workers) {
+		if d := &next.Drains[i]; d.namesWorker(workers) {
 			d.DeregisteredAt = next.UpdatedAt
 		}
 	}

@@ -31,10 +31,10 @@ type EagerTask struct {
 // errEagerRejected rejects an eager workflow task while the result is recorded. Callers never receive it.
 var errEagerRejected = errors.New("the eager workflow task is rejected")
 
-// fused applies the result and its eager workflow task in one step. If it fails, the caller applies the result again
-// without the eager task. The history must be the same as if a workflow task had been created, leased to this worker
-// and completed immediately (TestScripts, then.txt), so all checks of a poll apply here as well.
-func (in CompleteActivity) fused(st *step) error {
+// applyWithEagerTask applies the result and its eager workflow task in one step. If it fails, the caller applies the
+// result again without the eager task. The history must be the same as if a workflow task had been created, leased to
+// this worker and completed immediately (TestScripts, then.txt), so all checks of a poll apply here as well.
+func (in CompleteActivity) applyWithEagerTask(st *step) error {
 	t := in.Eager
 	a, err := st.holdsActivity(in.Seq, in.Holder, in.Epoch)
 	switch {
@@ -70,7 +70,7 @@ func (in CompleteActivity) fused(st *step) error {
 	lease := t.Lessee.lease(time.Second, st.now.Time)
 	lease.Sessions = t.Lessee.Worker.knowsSessions()
 	st.Task = &Task{
-		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.why(), Shown: st.LastSeq, Settled: st.Settled,
+		Number: st.Tasks, State: LeasedState, Attempt: 1, Cause: st.nextTaskCause(), Shown: st.LastSeq, Settled: st.Settled,
 		Size: st.Bytes, Lease: lease,
 	}
 	// The worker that completed the last delivered task may still repeat its report and must get its response, so the

@@ -22,7 +22,7 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.WorkflowStarted:
 		s.started(d, e)
 	case *history.ActivityScheduled:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		// the outcome of a local step follows immediately, and its code knows it
 		if d.ExecutionMode != history.ModeLocal {
 			s.Activities.Put(d.Sequence, scheduled(s, d, e))
@@ -38,10 +38,10 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.ActivityCancelled:
 		s.activityEnded(d.Sequence, e, d.ActivityType, d.Attempt, d.GroupID)
 	case *history.ActivityCancelRequested:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 		s.activityCancelRequested(d)
 	case *history.TimerScheduled:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.Timers.Put(d.Sequence, Timer{FireAt: d.FireAt, Delay: d.Delay, Kind: d.Kind, Parallel: d.Parallel})
 	case *history.TimerFired:
 		s.Timers.Delete(d.Sequence)
@@ -49,17 +49,17 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.TimerCancelled:
 		s.Timers.Delete(d.Sequence)
 		if d.Kind == "" {
-			s.resolved(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
+			s.wakeForEndedStep(e, d.GroupID, Cause{Kind: "timer", Sequence: d.Sequence, ID: d.TimerID})
 		}
 	case *history.TimerCancelRequested:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 	case *history.SignalReceived:
 		s.signalled(d, e)
 	case *history.SignalWaitOpened:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.waiting(d, e)
 	case *history.ConditionWaitOpened:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.conditionOpened(d, e)
 	case *history.ConditionWaitSatisfied:
 		s.Waits.Delete(d.Sequence)
@@ -74,7 +74,7 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.UpdateCompleted:
 		s.updateAnswered(d, e)
 	case *history.ChildWorkflowScheduled:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.childScheduled(d)
 	case *history.ChildRunStarted:
 		s.childStarted(d)
@@ -87,15 +87,15 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.ChildRunTerminated:
 		s.childEnded(d.Child, e, d.GroupID)
 	case *history.ChildCancelRequested:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 		s.childCancelRequested(d)
 	case *history.AttachedToChild:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 		s.attached(d)
 	case *history.AttachedChildEnded:
 		s.attachmentEnded(d, e)
 	case *history.AwakeableOpened:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.awakeableOpened(d)
 	case *history.AwakeableCompleted:
 		s.awakeableEnded(d.Sequence, e)
@@ -106,35 +106,35 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.AwakeableClosed: // the code cancelled it, or the run closes: no code waits for it
 		s.Waits.Delete(d.Sequence)
 	case *history.AwakeableCancelRequested:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 	case *history.SelectionResolved:
 		s.selected(d, e)
 	case *history.SelectionOperationCancelled:
 		s.memberCancelled(d)
 	case *history.MemoUpserted:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.memoUpserted(d)
 	case *history.SearchAttributesUpserted:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.SearchAttributes = d.Merged
 	case *history.SideEffectRecorded:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 	case *history.VersionMarkerRecorded:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 	case *history.SignalSent:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 	case *history.SessionStarted:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 		s.HasSessions = true
 	case *history.SessionEnded:
-		s.authored(d.CommandSequence)
+		s.recordCommandNumber(d.CommandSequence)
 	case *history.WorkflowCancellationRequested:
 		if !s.CancelRequested {
 			s.CancelRequested, s.CancelRequestedSeq, s.CancelRequestedAt = true, e.Seq, e.At
 		}
 		s.wake(e, Cause{Kind: "cancellation"})
 	case *history.WorkflowContinuedAsNew:
-		s.authored(d.Sequence)
+		s.recordCommandNumber(d.Sequence)
 		s.ContinuedTo = d.NewRunID
 		s.closed(protocol.RunContinued, e, history.Failure{})
 	case *history.WorkflowCompleted:
@@ -150,9 +150,9 @@ func (s *Run) Evolve(e history.Event) {
 	}
 }
 
-// authored records the number of a command. Numbers increase over the whole run and are never reused, since replayers
-// match events to their own steps by them.
-func (s *Run) authored(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
+// recordCommandNumber records the number of a command. Numbers increase over the whole run and are never reused, since
+// replayers match events to their own steps by them.
+func (s *Run) recordCommandNumber(seq int64) { s.CommandSeq = max(s.CommandSeq, seq) }
 
 // maxUnread limits the signals that are stored for later waits: a run whose code never waits for its signals must not
 // grow without limit.
@@ -169,21 +169,21 @@ func (s *Run) markSeen(through int64) {
 	s.Seen = through
 	// The inherited signals are the first events of a run, so its first task contained all of them.
 	if unseen > 0 && s.unseenInherited() == 0 {
-		s.setInheritedUnread(firstOf(s.Inbox.Unread, maxUnread))
+		s.setInheritedUnread(firstElements(s.Inbox.Unread, maxUnread))
 	}
 	for k, sig := range s.Signals.All() {
 		if k > through {
 			continue
 		}
 		s.Signals.Delete(k)
-		if !s.Buffers && int64(s.Unread.Len())+s.inheritedUnread() < maxUnread && !s.resolvedWait(k) {
+		if !s.Buffers && int64(s.Unread.Len())+s.inheritedUnread() < maxUnread && !s.hasResolvedWait(k) {
 			s.Unread.Put(k, sig)
 		}
 	}
 }
 
-// resolvedWait reports whether a signal has already resolved a wait. One signal resolves one wait.
-func (s *Run) resolvedWait(signal int64) bool {
+// hasResolvedWait reports whether a signal has already resolved a wait. One signal resolves one wait.
+func (s *Run) hasResolvedWait(signal int64) bool {
 	return s.Waits.Any(func(w Wait) bool { return w.Kind == "" && w.Signal == signal })
 }
 
@@ -226,7 +226,7 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 	s.Status, s.ClosedAt, s.Failure, s.FailureType = status, e.At, why.Message, why.ExceptionType
 	s.Task, s.Wake, s.WakeFor = nil, 0, nil
 	for k, a := range s.Activities.All() {
-		if !s.outlivedBy(a) {
+		if !s.staysOpenAfterClose(a) {
 			s.Activities.Delete(k)
 		}
 	}
@@ -239,7 +239,7 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 	for k := range s.Signals.All() {
 		s.Signals.Delete(k)
 	}
-	s.forget()
+	s.dropStoredSignals()
 	for k := range s.Updates.All() {
 		s.Updates.Delete(k)
 	}
@@ -251,10 +251,10 @@ func (s *Run) closed(status protocol.RunStatus, e history.Event, why history.Fai
 	}
 }
 
-// resolved wakes the run for a step that ended, unless other members of its parallel group are still open: a replayer
-// that is woken inside a group would issue the whole group again. The exception is a group whose selection has a
-// winner, because the workflow code then continues without the other members.
-func (s *Run) resolved(e history.Event, group string, c Cause) {
+// wakeForEndedStep wakes the run for a step that ended, unless other members of its parallel group are still open: a
+// replayer that is woken inside a group would issue the whole group again. The exception is a group whose selection has
+// a winner, because the workflow code then continues without the other members.
+func (s *Run) wakeForEndedStep(e history.Event, group string, c Cause) {
 	s.Settled = e.Seq
 	if group != "" && !slices.Contains(s.Selected, group) {
 		if s.Activities.Any(func(a Activity) bool { return a.GroupID == group }) ||
@@ -296,11 +296,11 @@ func (s *Run) retrying(d *history.ActivityRetryScheduled, e history.Event) {
 	if d.Redriven {
 		a.Failures, a.ScheduledAt = 0, e.At
 	}
-	a.unlease()
+	a.removeLease()
 	a.Attempt = d.Number
 	a.Lost = nil                 // the event contains the lost deliveries
 	a.Suspect, a.Blamed = nil, 0 // an outcome clears the suspicion and its count
-	a.delay(e.At, d.AvailableAt)
+	a.startBackoff(e.At, d.AvailableAt)
 	a.UnstartedReturns = 0
 	a.FirstReady, a.Returned = history.Time{}, 0
 	if !d.AvailableAt.After(e.At.Time) {
@@ -315,7 +315,7 @@ func (s *Run) activityEnded(seq int64, e history.Event, typ string, a history.At
 		return
 	}
 	s.Activities.Delete(seq)
-	s.resolved(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: a.AttemptID})
+	s.wakeForEndedStep(e, group, Cause{Kind: "activity", Sequence: seq, Name: typ, ID: a.AttemptID})
 }
 
 // timerFired wakes the run, except for the timer of a condition or an awakeable: there the event that follows,
@@ -331,7 +331,7 @@ func (s *Run) timerFired(d *history.TimerFired, e history.Event) {
 		cause.Name = w.Name
 		s.Waits.Delete(d.Sequence)
 	}
-	s.resolved(e, d.GroupID, cause)
+	s.wakeForEndedStep(e, d.GroupID, cause)
 }
 
 // signalled resolves the oldest unresolved wait for the signal's name and wakes the conditions that may depend on the
@@ -344,7 +344,7 @@ func (s *Run) signalled(d *history.SignalReceived, e history.Event) {
 		if w.Kind == "" && w.Name == d.SignalName && w.Signal == 0 {
 			w.answered(e.Seq, sig)
 			s.Waits.Put(k, w)
-			s.resolved(e, w.GroupID, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
+			s.wakeForEndedStep(e, w.GroupID, Cause{Kind: "workflow_signal", Sequence: k, Name: d.SignalName, ID: d.SignalID})
 			return
 		}
 	}
@@ -359,7 +359,7 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	// The code has received the older signals. If they were stored here as well, they would be delivered twice.
 	if d.Buffers {
 		s.Buffers = true
-		s.forget()
+		s.dropStoredSignals()
 	}
 	oldest := func() (int64, Signal, bool) {
 		if k, sig, ok := s.answerFromInbox(&w); ok {
@@ -383,7 +383,7 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 		return
 	}
 	for k, sig := range s.Signals.All() {
-		if sig.Name == d.SignalName && !s.resolvedWait(k) {
+		if sig.Name == d.SignalName && !s.hasResolvedWait(k) {
 			w.answered(k, sig)
 			s.Wake = max(s.Wake, k)
 			s.WakeFor = &Cause{
@@ -395,8 +395,8 @@ func (s *Run) waiting(d *history.SignalWaitOpened, e history.Event) {
 	s.Waits.Put(d.Sequence, w)
 }
 
-// forget drops the signals that are stored for later waits.
-func (s *Run) forget() {
+// dropStoredSignals drops the signals that are stored for later waits.
+func (s *Run) dropStoredSignals() {
 	for k := range s.Unread.All() {
 		s.Unread.Delete(k)
 	}

@@ -47,6 +47,6 @@ func (st *step) endedExecutor(was Activity, l *protocol.ExecutorLoss) {
 	}
 	f := was.finding(l)
 	f.Part = LossBlamed
-	a.Suspect = was.Suspect.after(f, ranFor(was.Lease, history.Time{}, "", st.now), st.now)
+	a.Suspect = was.Suspect.afterLoss(f, runTimeBeforeLoss(was.Lease, history.Time{}, "", st.now), st.now)
 	st.Activities.Put(a.Seq, a)
 }

@@ -33,7 +33,7 @@ func (s *Session) setFailFast() {
 		n = *s.Next
 	}
 	n.FailFast = true
-	s.wants(n)
+	s.requestLimits(n)
 }
 
 // lacksFailFast reports whether the session is fail-fast in the worker's acquisition, and the worker cannot renew such

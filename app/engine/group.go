@@ -19,9 +19,9 @@ type group struct {
 	Size int    `json:"parallel_group_size"`
 }
 
-// grouped checks the innermost parallel group of a command. Replayers match members by base and index; a recorded
+// checkGroup checks the innermost parallel group of a command. Replayers match members by base and index; a recorded
 // mistake would make the run unreplayable, since a history cannot be repaired.
-func grouped(c protocol.Command, seq int64, at func(string) string) error {
+func checkGroup(c protocol.Command, seq int64, at func(string) string) error {
 	switch {
 	case c.GroupID == "" && c.GroupIndex == nil:
 		return nil
@@ -60,7 +60,7 @@ func (s *Run) checkGroups(commands []protocol.Command) error {
 		if c.GroupID == "" {
 			continue
 		}
-		own, fresh := group{c.GroupID, c.GroupBase, c.GroupSize}, !s.repeats(c)
+		own, fresh := group{c.GroupID, c.GroupBase, c.GroupSize}, !s.isRepeatedMember(c)
 		count(own, i, fresh)
 		// Most commands are in only one group, so their path need not be decoded.
 		if bytes.Count(c.GroupPath, []byte(`"parallel_group_id"`)) < 2 {

@@ -74,7 +74,7 @@ var ErrInboxUnread = errors.New("the decision needs the inherited signals of the
 func (b *Inbox) First() int64 { return 2 }
 
 // Last returns the event number of the last inherited signal.
-func (b *Inbox) Last() int64 { return b.First() + countOf(b.Ranges) - 1 }
+func (b *Inbox) Last() int64 { return b.First() + elementCount(b.Ranges) - 1 }
 
 // Lowest returns the lowest number of an inherited signal.
 func (b *Inbox) Lowest() int64 {
@@ -92,7 +92,7 @@ func (b *Inbox) Numbers(events []Range) (numbers []Range) {
 		for _, r := range b.Ranges {
 			n := r[1] - r[0] + 1
 			if from, to := max(e[0], at), min(e[1], at+n-1); from <= to {
-				numbers = extend(numbers, Range{r[0] + from - at, r[0] + to - at})
+				numbers = appendRange(numbers, Range{r[0] + from - at, r[0] + to - at})
 			}
 			at += n
 		}
@@ -118,7 +118,7 @@ func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
 		if b == nil || e > b.Last() {
 			return inherited, events[i:]
 		}
-		inherited = extend(inherited, Range{e, e})
+		inherited = appendRange(inherited, Range{e, e})
 	}
 	return inherited, nil
 }
@@ -128,13 +128,13 @@ func (b *Inbox) InheritedOf(events []int64) (inherited []Range, own []int64) {
 func (b *Inbox) Unreceived(c *protocol.Command) (inherited []Range, own []int64) {
 	inherited, own = b.InheritedOf(c.Unreceived)
 	if r := c.UnreceivedRange; r != nil {
-		inherited = extend(inherited, Range{r.First, r.Last})
+		inherited = appendRange(inherited, Range{r.First, r.Last})
 	}
 	return inherited, own
 }
 
-// extend appends a range to ranges, or enlarges the last one if they are adjacent.
-func extend(ranges []Range, r Range) []Range {
+// appendRange appends a range to ranges, or enlarges the last one if they are adjacent.
+func appendRange(ranges []Range, r Range) []Range {
 	if n := len(ranges); n > 0 && ranges[n-1][1]+1 == r[0] {
 		ranges[n-1][1] = r[1]
 		return ranges
@@ -142,16 +142,16 @@ func extend(ranges []Range, r Range) []Range {
 	return append(ranges, r)
 }
 
-// countOf returns the number of elements of all ranges.
-func countOf(ranges []Range) (n int64) {
+// elementCount returns the number of elements of all ranges.
+func elementCount(ranges []Range) (n int64) {
 	for _, r := range ranges {
 		n += r[1] - r[0] + 1
 	}
 	return n
 }
 
-// firstOf returns the ranges of the first n elements.
-func firstOf(ranges []Range, n int64) []Range {
+// firstElements returns the ranges of the first n elements.
+func firstElements(ranges []Range, n int64) []Range {
 	for i, r := range ranges {
 		if size := r[1] - r[0] + 1; size >= n {
 			short := slices.Clone(ranges[:i+1])
@@ -186,7 +186,7 @@ func (s *Run) inheritedUnread() int64 {
 	if s.Inbox == nil {
 		return 0
 	}
-	return countOf(s.Inbox.Unread)
+	return elementCount(s.Inbox.Unread)
 }
 
 // unseenInherited returns the number of inherited signals that no completed workflow task contained.
@@ -266,7 +266,7 @@ func (st *step) inherit(next *Start, events []Range, own []Signal) error {
 		if st.inbox.Signals == nil {
 			return ErrInboxUnread
 		}
-		all := make([]Signal, 0, int(countOf(events))+len(own))
+		all := make([]Signal, 0, int(elementCount(events))+len(own))
 		for _, r := range events {
 			all = append(all, st.inbox.Signals[r[0]-st.Inbox.First():r[1]-st.Inbox.First()+1]...)
 		}
@@ -296,7 +296,7 @@ func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
 		bytes += int64(len(body))
 		b.Bytes += int64(len(body))
 		added = append(added, InboxEntry{Number: b.Next, Body: body, Bytes: b.Bytes})
-		b.Ranges = extend(b.Ranges, Range{b.Next, b.Next})
+		b.Ranges = appendRange(b.Ranges, Range{b.Next, b.Next})
 		b.Next++
 	}
 	b.Unread = []Range{{b.First(), b.Last()}}

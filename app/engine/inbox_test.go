@@ -165,7 +165,7 @@ func TestRangesOfAnInbox(t *testing.T) {
 		t.Errorf("inherited %v, own %v", inherited, own)
 	}
 	got = fmt.Sprint(
-		firstOf(b.Ranges, 2), firstOf(b.Ranges, 4), firstOf(b.Ranges, 99), removeFrom(b.Ranges, 6),
+		firstElements(b.Ranges, 2), firstElements(b.Ranges, 4), firstElements(b.Ranges, 99), removeFrom(b.Ranges, 6),
 	)
 	if got != "[[5 6]] [[5 7] [10 10]] [[5 7] [10 10] [20 24]] [[5 5] [7 7] [10 10] [20 24]]" {
 		t.Errorf("got %s", got)

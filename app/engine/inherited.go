@@ -121,7 +121,7 @@ func (in InheritedReport) decide(st *step) error {
 	// The retry policy outlives the run that set it; the current run of the chain applies it.
 	if c, delay, retried := st.retried(f.Child, in.Message); retried {
 		f.Child, continued = c, true
-		st.spawn(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq, Chain: st.Chain}, c, c.Arguments, delay)
+		st.startChildRun(Parent{RunID: f.From, WorkflowID: st.WorkflowID, Seq: f.Seq, Chain: st.Chain}, c, c.Arguments, delay)
 	}
 	if continued {
 		st.storeInherited(f, false)
@@ -149,8 +149,9 @@ func (st *step) inherited(workflowID string) *InheritedChild {
 	return st.env.Inherited(workflowID)
 }
 
-// bound returns the children of earlier runs that have a close policy, without those whose rows this step has deleted.
-func (st *step) bound() []*InheritedChild {
+// inheritedChildrenToClose returns the children of earlier runs that have a close policy, without those whose rows this
+// step has deleted.
+func (st *step) inheritedChildrenToClose() []*InheritedChild {
 	if st.env.Bound == nil || st.Inherited.Bound == 0 {
 		return nil
 	}
@@ -243,7 +244,7 @@ func (s *Run) owesParentReport() bool {
 // workflow returns the current run of a workflow ID if it is loaded, and whether the ID is in use. Children that this
 // step starts count, too: one completion may contain the same ID twice.
 func (st *step) workflow(id string) (run *Run, exists bool) {
-	if st.spawns(id) {
+	if st.startsChildWithID(id) {
 		return nil, true
 	}
 	if st.env.Workflow == nil {
@@ -252,8 +253,8 @@ func (st *step) workflow(id string) (run *Run, exists bool) {
 	return st.env.Workflow(id)
 }
 
-// spawns reports whether this step starts a child with the workflow ID.
-func (st *step) spawns(id string) bool {
+// startsChildWithID reports whether this step starts a child with the workflow ID.
+func (st *step) startsChildWithID(id string) bool {
 	return slices.ContainsFunc(st.d.Spawn, func(s Start) bool { return s.Request.WorkflowID == id })
 }
 

@@ -98,12 +98,12 @@ func LeaseActivity(
 	s.Yielding = false
 	s.touch(now)
 	s.Active++
-	s.unready()
+	s.subtractReady()
 	if acquired {
 		s.acquired(l.Worker, now)
 	}
 	s.resetWait()
-	s.watch(a.LeasedAt)
+	s.recordWaiting(a.LeasedAt)
 	if s.FailFast {
 		a.Lease = l.lease(failFastLength(time.Duration(l.Worker.AttemptLease)*time.Microsecond), now)
 	}
@@ -174,7 +174,7 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	if s.PreparedFor = 0; adopted { // the new owner has the state already
 		s.Prepare, s.PreparedFor, s.SetUpEpoch, s.Before, s.Fresh = nil, preparedFor, s.Epoch, "", false
 	}
-	s.adopt()
+	s.applyRequestedLimits()
 	// Implicit and workflow sessions have no separate lengths, so the lengths of the owner apply: the owner has to
 	// renew in time.
 	if s.Origin != OriginWorker {

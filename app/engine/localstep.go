@@ -42,7 +42,7 @@ func (st *step) recordLocal(c protocol.Command, seq int64) {
 		ExceptionCls: c.ExceptionClass, NonRetryable: c.NonRetryable, Exception: c.Exception,
 	}
 	if len(f.Exception) == 0 {
-		f.Exception = exception(protocol.Failure{
+		f.Exception = sdkException(protocol.Failure{
 			Type: c.ExceptionType, Class: c.ExceptionClass, Message: c.Message, NonRetryable: c.NonRetryable,
 		})
 	}

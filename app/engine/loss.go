@@ -150,9 +150,9 @@ func (s *Suspicion) ready(now history.Time) *Suspicion {
 	return &next
 }
 
-// freesAt returns when the restrictions on a suspect end. Then a suspect with few losses may be dispatched to any
-// process, and a blamed task to any process without a suspect. Zero: they do not end.
-func (s *Suspicion) freesAt() history.Time {
+// restrictionsEndAt returns when the restrictions on a suspect end. Then a suspect with few losses may be dispatched to
+// any process, and a blamed task to any process without a suspect. Zero: they do not end.
+func (s *Suspicion) restrictionsEndAt() history.Time {
 	switch {
 	case s == nil || s.Freed:
 		return history.Time{}
@@ -179,8 +179,8 @@ func (s *Suspicion) clearsAt(leased history.Time) history.Time {
 	return plus(leased, min(max(2*time.Duration(s.Ran)*time.Microsecond, minClearAfter), maxClearAfter))
 }
 
-// after returns the suspicion of a task after another worker loss.
-func (s *Suspicion) after(f Finding, ran time.Duration, now history.Time) *Suspicion {
+// afterLoss returns the suspicion of a task after another worker loss.
+func (s *Suspicion) afterLoss(f Finding, ran time.Duration, now history.Time) *Suspicion {
 	if f.Part == "" {
 		return s
 	}
@@ -205,9 +205,9 @@ func (s *Suspicion) SharesLoss(ids []string) bool {
 	return s != nil && s.Blamed == 0 && slices.ContainsFunc(s.Of, func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// ranFor returns how long a delivery had run when its process ended. If an expired lease showed the loss, the last
-// heartbeat counts as the end of the process.
-func ranFor(l Lease, heartbeatAt history.Time, why string, now history.Time) time.Duration {
+// runTimeBeforeLoss returns how long a delivery had run when its process ended. If an expired lease showed the loss,
+// the last heartbeat counts as the end of the process.
+func runTimeBeforeLoss(l Lease, heartbeatAt history.Time, why string, now history.Time) time.Duration {
 	end := now
 	if why == LeaseExpired || why == ReasonOrphaned {
 		end = latest(heartbeatAt, plus(l.Until, -time.Duration(l.Length)*time.Microsecond))
@@ -285,14 +285,14 @@ func (st *step) lose(a Activity, why string, f Finding) {
 		return
 	}
 	st.endActivity(a, false)
-	ran := ranFor(a.Lease, a.HeartbeatAt, why, st.now)
+	ran := runTimeBeforeLoss(a.Lease, a.HeartbeatAt, why, st.now)
 	st.setUpWithoutOutcome(a)
-	a.lost(st.now, why, f)
+	a.recordLostDelivery(st.now, why, f)
 	a.Losses++
 	a.FirstReady, a.Returned = history.Time{}, 0
-	a.Suspect = a.Suspect.after(f, ran, st.now)
+	a.Suspect = a.Suspect.afterLoss(f, ran, st.now)
 	if f.Part != LossBlamed {
-		a.unlease()
+		a.removeLease()
 		a.State, a.ReadyAt = Ready, st.now
 		st.Activities.Put(a.Seq, a)
 		st.requeueInSession(a)
@@ -304,14 +304,14 @@ func (st *step) lose(a Activity, why string, f Finding) {
 			Category: "poison", ExceptionType: "poison", NonRetryable: true,
 			Message: fmt.Sprintf(
 				"given up after %s ended while it was the only task, or the only suspect, there: %s",
-				count(a.Blamed, "worker process"), why,
+				countNoun(a.Blamed, "worker process"), why,
 			),
 		}, "")
 		return
 	}
 	wait, _ := a.Retry.Next(a.Blamed, "", false)
-	a.unlease()
-	a.delay(st.now, plus(st.now, blamedBackoff(a.Blamed, wait)))
+	a.removeLease()
+	a.startBackoff(st.now, plus(st.now, blamedBackoff(a.Blamed, wait)))
 	st.Activities.Put(a.Seq, a)
 }
 
@@ -330,13 +330,13 @@ func (a *Activity) blamedLimit(setting int) (limit int, ends bool) {
 
 // lose ends a delivery of a workflow task that was lost with its worker process.
 func (t *Task) lose(now history.Time, why string, f Finding) {
-	ran := ranFor(t.Lease, history.Time{}, why, now)
-	t.Lost = appendLost(t.Lost, f.lost(history.Lost{
+	ran := runTimeBeforeLoss(t.Lease, history.Time{}, why, now)
+	t.Lost = appendLost(t.Lost, f.addTo(history.Lost{
 		Delivery: t.Delivery, Worker: t.Owner, At: now, Why: why, StartedAt: t.LeasedAt,
 	}))
 	t.Losses++
 	t.Returned = 0
-	t.Suspect = t.Suspect.after(f, ran, now)
+	t.Suspect = t.Suspect.afterLoss(f, ran, now)
 	t.Lease = Lease{}
 	t.State, t.ReadyAt = Ready, now
 	if f.Part != LossBlamed {
@@ -344,15 +344,15 @@ func (t *Task) lose(now history.Time, why string, f Finding) {
 	}
 	t.Blamed = max(t.Blamed+1, t.Suspect.Blamed)
 	if t.Blamed >= cmp.Or(f.Limit, DefaultBlamedLosses) {
-		t.State, t.Problem = Quarantined, count(t.Blamed, "worker process")+
+		t.State, t.Problem = Quarantined, countNoun(t.Blamed, "worker process")+
 			" ended while it was the only task, or the only suspect, there: "+why
 		return
 	}
-	t.delay(now, plus(now, blamedBackoff(t.Blamed, 0)))
+	t.startBackoff(now, plus(now, blamedBackoff(t.Blamed, 0)))
 }
 
-// lost adds the finding to the entry of a lost delivery.
-func (f Finding) lost(l history.Lost) history.Lost {
+// addTo adds the finding to the entry of a lost delivery.
+func (f Finding) addTo(l history.Lost) history.Lost {
 	l.Tasks, l.Verdict = f.Tasks, string(f.Part)
 	return l
 }

@@ -53,7 +53,7 @@ func (m Message) Input() Input {
 	case ChildEnded:
 		return ChildReport{m}
 	case CloseChild:
-		return m.closing()
+		return m.closeInput()
 	}
 	return SignalRun{
 		Name: m.Name, Value: m.Value, RequestID: StepID(m.FromRun, m.FromSeq), Identity: "run " + m.FromRun,

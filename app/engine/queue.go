@@ -110,7 +110,7 @@ func (l Budget) Bounded() bool { return l.Leases > 0 || l.PerMinute > 0 }
 
 // Begun returns the number of leases of a kind that began in the minute of now.
 func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
-	if q == nil || q.Used.Minute != minute(now) {
+	if q == nil || q.Used.Minute != minuteNumber(now) {
 		return 0
 	}
 	return q.Used.Counts[string(kind)]
@@ -119,7 +119,7 @@ func (q *Queue) Begun(kind protocol.TaskKind, now time.Time) int {
 // Count returns a copy of the queue after n more leases began.
 func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 	next := *q
-	next.Used = Used{Minute: minute(now), Counts: map[string]int{}}
+	next.Used = Used{Minute: minuteNumber(now), Counts: map[string]int{}}
 	if q.Used.Minute == next.Used.Minute {
 		for k, v := range q.Used.Counts {
 			next.Used.Counts[k] = v
@@ -129,7 +129,7 @@ func (q *Queue) Count(kind protocol.TaskKind, n int, now time.Time) *Queue {
 	return &next
 }
 
-func minute(now time.Time) int64 { return now.Unix() / 60 }
+func minuteNumber(now time.Time) int64 { return now.Unix() / 60 }
 
 // Room returns how many tasks of a kind may be leased now, given that leased tasks of the queue are leased; ok is false
 // without a limit. If room is 0, the throttle contains the reason. If there are two limits, the tighter one applies.
@@ -138,7 +138,7 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	if l.Leases > 0 {
 		room, ok = max(0, l.Leases-leased), true
 		if room == 0 {
-			t.Why = q.spent(protocol.WaitBudgetLeases, kind, leased, l.Leases)
+			t.Why = q.exhaustedLimitWait(protocol.WaitBudgetLeases, kind, leased, l.Leases)
 		}
 	}
 	if l.PerMinute > 0 {
@@ -147,8 +147,8 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 		if left := max(0, l.PerMinute-begun); !ok || left < room {
 			room, ok = left, true
 			if left == 0 {
-				next := time.Unix((minute(now)+1)*60, 0)
-				t = Throttle{Wait: next.Sub(now), Why: q.spent(protocol.WaitBudgetRate, kind, begun, l.PerMinute)}
+				next := time.Unix((minuteNumber(now)+1)*60, 0)
+				t = Throttle{Wait: next.Sub(now), Why: q.exhaustedLimitWait(protocol.WaitBudgetRate, kind, begun, l.PerMinute)}
 				t.Why.Until = history.At(next)
 			}
 		}
@@ -159,8 +159,9 @@ func (q *Queue) Room(kind protocol.TaskKind, leased int, now time.Time) (room in
 	return room, t, ok
 }
 
-// spent returns the wait reason for an exhausted limit of the queue, or of all queues of the namespace together.
-func (q *Queue) spent(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
+// exhaustedLimitWait returns the wait reason for an exhausted limit of the queue, or of all queues of the namespace
+// together.
+func (q *Queue) exhaustedLimitWait(why protocol.WaitReason, kind protocol.TaskKind, used, limit int) *protocol.Wait {
 	w := &protocol.Wait{Kind: protocol.WaitForActivity, Reason: why, Queue: q.Name, Used: used, Limit: limit}
 	if kind == protocol.KindWorkflow {
 		w.Kind = protocol.WaitForTask
@@ -248,7 +249,7 @@ func (in DrainBuild) decide(q *Queue, now history.Time) error {
 	}
 	q.Builds[in.BuildID] = Build{DrainedAt: now}
 	if q.Promoted == in.BuildID && in.BuildID != "" {
-		q.before(in.BuildID)
+		q.storePreviousBuild(in.BuildID)
 		q.Promoted = ""
 	}
 	return nil
@@ -265,7 +266,7 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 	if before := q.Promoted; before != in.BuildID {
 		b := q.Builds[before]
 		if before != "" || !b.PromotedAt.IsZero() {
-			q.before(before)
+			q.storePreviousBuild(before)
 		}
 		b.PromotedAt = history.Time{}
 		q.storeBuild(before, b)
@@ -283,8 +284,8 @@ func (in PromoteBuild) decide(q *Queue, now history.Time) error {
 // maxEarlierBuilds is the maximum number of consecutive promotions that can be rolled back.
 const maxEarlierBuilds = 16
 
-// before stores the build to which new runs were pinned so far.
-func (q *Queue) before(id string) {
+// storePreviousBuild stores the build to which new runs were pinned so far.
+func (q *Queue) storePreviousBuild(id string) {
 	earlier := append(slices.Clone(q.Earlier), id)
 	q.Earlier = earlier[max(0, len(earlier)-maxEarlierBuilds):]
 }
@@ -294,7 +295,7 @@ func (q *Queue) before(id string) {
 func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	if q.Promoted != in.BuildID || q.Builds[in.BuildID].PromotedAt.Time.IsZero() {
 		return protocol.Refuse(protocol.ReasonNotPromoted, "new runs are not pinned to this build").
-			With("promoted_build_id", orNone(q.Promoted))
+			With("promoted_build_id", nilIfEmpty(q.Promoted))
 	}
 	n := len(q.Earlier)
 	if n == 0 {
@@ -306,7 +307,7 @@ func (in RollbackBuild) decide(q *Queue, now history.Time) error {
 	return err
 }
 
-func orNone(id string) *string {
+func nilIfEmpty(id string) *string {
 	if id == "" {
 		return nil
 	}

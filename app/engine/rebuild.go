@@ -13,17 +13,17 @@ import (
 // maxCause is the maximum size in bytes of the stored reason why a session's state was missing.
 const maxCause = 2000
 
-// recovered records the rebuild of a session's state in an attempt that is about to end, whether the rebuild succeeded
-// or not. It returns how often the activity was tried again after a rebuild. A rebuild that was still running when the
-// attempt ended counts as cancelled.
-func (st *step) recovered(a Activity, r *protocol.Recovered) int {
+// recordRebuild records the rebuild of a session's state in an attempt that is about to end, whether the rebuild
+// succeeded or not. It returns how often the activity was tried again after a rebuild. A rebuild that was still running
+// when the attempt ended counts as cancelled.
+func (st *step) recordRebuild(a Activity, r *protocol.Recovered) int {
 	if r == nil && a.Rebuild != nil && a.Rebuild.SetUp != nil && a.Rebuild.Rebuild == "" {
 		r = a.Rebuild // workers of other SDKs report set-ups with heartbeats only
 	}
 	if r == nil {
 		return 0
 	}
-	r = clipped(r)
+	r = withShortCause(r)
 	st.reportedSetUp(&a, r)
 	if r.SetUp != nil {
 		st.recordSetUp(a, r)
@@ -46,15 +46,16 @@ func (st *step) recovered(a Activity, r *protocol.Recovered) int {
 	return r.Retries
 }
 
-// interrupted records the rebuild, as the worker last reported it, of an attempt that ends without an outcome.
-func (st *step) interrupted(a Activity) {
+// recordInterruptedRebuild records the rebuild, as the worker last reported it, of an attempt that ends without an
+// outcome.
+func (st *step) recordInterruptedRebuild(a Activity) {
 	if a.State == LeasedState {
-		st.recovered(a, a.Rebuild)
+		st.recordRebuild(a, a.Rebuild)
 	}
 }
 
-// clipped returns r with its cause shortened to maxCause.
-func clipped(r *protocol.Recovered) *protocol.Recovered {
+// withShortCause returns r with its cause shortened to maxCause.
+func withShortCause(r *protocol.Recovered) *protocol.Recovered {
 	if len(r.Cause) <= maxCause {
 		return r
 	}

@@ -373,7 +373,7 @@ func (st *step) redriveActivity(a Activity) error {
 	if a.Cancel {
 		st.emit(&history.ActivityCancelled{ // no session counts it
 			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: cancelledByFlow,
-			Attempt: a.outcome(), Parallel: a.Parallel,
+			Attempt: a.endedAttempt(), Parallel: a.Parallel,
 		})
 		return nil
 	}

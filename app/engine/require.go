@@ -15,11 +15,11 @@ import (
 // a capability NAME=VERSION whose version is in the range. A version is a list of numbers separated by dots, compared
 // one by one; missing numbers count as zero.
 func Missing(requirements, capabilities []string) []string {
-	return explain(true).missing(requirements, capabilities)
+	return explain(true).missingRequirements(requirements, capabilities)
 }
 
-// missing returns all missing requirements, or only the first one if the caller needs no explanation.
-func (e explain) missing(requirements, capabilities []string) (missing []string) {
+// missingRequirements returns all missing requirements, or only the first one if the caller needs no explanation.
+func (e explain) missingRequirements(requirements, capabilities []string) (missing []string) {
 	for i, r := range requirements {
 		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
 			continue
@@ -43,16 +43,16 @@ func fits(requirement, capability string) bool {
 		return false
 	}
 	for bound := range strings.SplitSeq(requirement[at:], ",") {
-		if !within(have, bound) {
+		if !meetsBound(have, bound) {
 			return false
 		}
 	}
 	return true
 }
 
-// within compares a version with one bound, such as "<13". No version meets an invalid bound: with a misspelled
+// meetsBound compares a version with one bound, such as "<13". No version meets an invalid bound: with a misspelled
 // requirement, a task waits instead of running on the wrong machine.
-func within(have []uint64, bound string) bool {
+func meetsBound(have []uint64, bound string) bool {
 	than := strings.TrimLeft(bound, "<>=")
 	want, ok := version(than)
 	if !ok {

@@ -461,7 +461,7 @@ func (h *Head) DueAt() history.Time {
 	case t.State == Delayed:
 		due = earliest(due, t.ReadyAt)
 	case t.State == Ready:
-		due = earliest(due, t.Suspect.freesAt())
+		due = earliest(due, t.Suspect.restrictionsEndAt())
 	}
 	return due
 }
@@ -469,13 +469,13 @@ func (h *Head) DueAt() history.Time {
 // DueAt returns the earliest time at which the sweeper must visit the activity: the end of a backoff, the expiry of its
 // lease, one of the four timeouts, or a change of its suspicion.
 func (a *Activity) DueAt() history.Time {
-	due, _ := a.due()
+	due, _ := a.earliestDue()
 	return due
 }
 
-// due returns the earliest due time and its cause: a retry, a lease, or the kind of a timeout. If two causes have the
-// same time, the first one checked wins; schedule_to_close, which allows no other attempt, is checked first.
-func (a *Activity) due() (at history.Time, what string) {
+// earliestDue returns the earliest due time and its cause: a retry, a lease, or the kind of a timeout. If two causes
+// have the same time, the first one checked wins; schedule_to_close, which allows no other attempt, is checked first.
+func (a *Activity) earliestDue() (at history.Time, what string) {
 	consider := func(t history.Time, name string) {
 		if !t.IsZero() && (at.IsZero() || t.Before(at.Time)) {
 			at, what = t, name
@@ -489,7 +489,7 @@ func (a *Activity) due() (at history.Time, what string) {
 		if a.SchedToStart > 0 {
 			consider(plus(a.ReadyAt, seconds(a.SchedToStart)), "schedule_to_start")
 		}
-		consider(a.Suspect.freesAt(), "freed")
+		consider(a.Suspect.restrictionsEndAt(), "freed")
 	case Delayed:
 		consider(a.ReadyAt, "retry")
 	case LeasedState:
@@ -518,13 +518,13 @@ func (a *Activity) due() (at history.Time, what string) {
 	return at, what
 }
 
-// delay starts a back-off of the workflow task.
-func (t *Task) delay(since, until history.Time) {
+// startBackoff starts a back-off of the workflow task.
+func (t *Task) startBackoff(since, until history.Time) {
 	t.State, t.DelayedAt, t.ReadyAt = Delayed, since, until
 }
 
-// delay starts a back-off of the activity.
-func (a *Activity) delay(since, until history.Time) {
+// startBackoff starts a back-off of the activity.
+func (a *Activity) startBackoff(since, until history.Time) {
 	a.State, a.DelayedAt, a.ReadyAt = Delayed, since, until
 }
 

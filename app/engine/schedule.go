@@ -225,7 +225,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		st.skip(at, trigger, "status_not_triggerable")
 		return
 	// Another app or a backfill has already fired this time.
-	case !st.use(id, trigger):
+	case !st.useWorkflowID(id, trigger):
 		st.skip(at, trigger, "already_fired")
 		return
 	case !st.env.Running || st.replaces != "" && id == st.Latest: // the run that ends is the one that was started last
@@ -256,7 +256,7 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 		st.d.Outcome = "buffered"
 		depth := map[string]any{"buffer_depth": len(st.Buffered)}
 		st.appendEvent("ScheduleTriggerBuffered", "", "", st.about(at, trigger, depth))
-		st.plan()
+		st.planNextCheck()
 	default:
 		st.skip(at, trigger, "overlap_policy_skip")
 	}
@@ -265,10 +265,10 @@ func (st *scheduleStep) fire(at history.Time, trigger, overlap string) {
 // OverlapAll is the overlap policy under which runs start regardless of other runs.
 const OverlapAll = protocol.OverlapAllowAll
 
-// use decides whether a firing may use a workflow ID, and stores how it uses the ID. Only a backfill may use an ID
-// again, by the policies of the action. For all other firings a used ID means that the time has fired, also after the
-// clock went back.
-func (st *scheduleStep) use(id, trigger string) bool {
+// useWorkflowID decides whether a firing may use a workflow ID, and stores how it uses the ID. Only a backfill may use
+// an ID again, by the policies of the action. For all other firings a used ID means that the time has fired, also after
+// the clock went back.
+func (st *scheduleStep) useWorkflowID(id, trigger string) bool {
 	st.reuses, st.replaces = false, ""
 	if st.env.Existing == nil {
 		return true
@@ -363,9 +363,9 @@ func (st *scheduleStep) finish(reason string) {
 	st.appendEvent("ScheduleDeleted", "", "", map[string]any{"reason": reason})
 }
 
-// plan sets the time of the next check of the buffered starts. The interval grows with the time that the first of them
-// has waited, since a workflow that has run for an hour will hardly close within the next second.
-func (st *scheduleStep) plan() {
+// planNextCheck sets the time of the next check of the buffered starts. The interval grows with the time that the first
+// of them has waited, since a workflow that has run for an hour will hardly close within the next second.
+func (st *scheduleStep) planNextCheck() {
 	if len(st.Buffered) == 0 {
 		st.CheckAt = history.Time{}
 		return

@@ -37,7 +37,7 @@ func (in CreateSchedule) decide(st *scheduleStep) error {
 	}
 	st.appendEvent("ScheduleCreated", "", "", what)
 	st.d.Outcome = "created"
-	return st.set(in.Request)
+	return st.applyRequest(in.Request)
 }
 
 // UpdateSchedule changes the fields in the request. The times of a new spec count from now, so that it does not fire
@@ -50,11 +50,11 @@ func (in UpdateSchedule) decide(st *scheduleStep) error {
 	}
 	st.appendEvent("ScheduleUpdated", "", "", nil)
 	st.d.Outcome = "updated"
-	return st.set(in.Request)
+	return st.applyRequest(in.Request)
 }
 
-// set applies the fields of a request.
-func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
+// applyRequest applies the fields of a request.
+func (st *scheduleStep) applyRequest(r protocol.ScheduleRequest) error {
 	if r.Action != nil {
 		if err := checkAction(*r.Action, st.Action); err != nil {
 			return err
@@ -100,7 +100,7 @@ func (st *scheduleStep) set(r protocol.ScheduleRequest) error {
 			return err
 		}
 	}
-	st.plan()
+	st.planNextCheck()
 	if st.MaxRuns > 0 && st.Remaining <= 0 {
 		st.finish("max_runs_exhausted")
 	}
@@ -138,7 +138,7 @@ func (st *scheduleStep) setStatus(status, kind, outcome, note string) error {
 	}
 	st.Status = status
 	st.appendEvent(kind, "", "", payload)
-	st.plan()
+	st.planNextCheck()
 	return st.next(st.now.Time)
 }
 
@@ -190,7 +190,7 @@ func (DueSchedule) decide(st *scheduleStep) error {
 			return err
 		}
 	}
-	st.plan()
+	st.planNextCheck()
 	return nil
 }
 
@@ -231,7 +231,7 @@ func (in FailSchedule) decide(st *scheduleStep) error {
 	if len(st.Buffered) > 0 {
 		st.Buffered = st.Buffered[1:]
 	}
-	st.plan()
+	st.planNextCheck()
 	return st.next(st.now.Time)
 }
 

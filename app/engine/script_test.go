@@ -134,7 +134,7 @@ func (s *stage) suspects() string {
 		if x == nil {
 			return
 		}
-		fmt.Fprintf(&out, "%s: %s, %d blamed, ran %s", name, count(x.Losses, "loss"), x.Blamed,
+		fmt.Fprintf(&out, "%s: %s, %d blamed, ran %s", name, countNoun(x.Losses, "loss"), x.Blamed,
 			time.Duration(x.Ran)*time.Microsecond)
 		for _, flag := range []struct {
 			on   bool
@@ -598,7 +598,7 @@ func (s *stage) carried(next *Start) int64 {
 	if next.Inbox == nil {
 		return int64(len(next.Carry))
 	}
-	return countOf(next.Inbox.Ranges)
+	return elementCount(next.Inbox.Ranges)
 }
 
 func merged(base, fork *Run) *Run {

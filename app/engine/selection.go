@@ -14,8 +14,8 @@ import (
 // whatever order the results are read. Therefore history records the winner in its own event, SelectionResolved, and a
 // replayer never derives it.
 
-// selection returns the selection to which a step belongs; false if it belongs to none.
-func selection(p *history.Parallel) (history.Parallel, bool) {
+// selectionOf returns the selection to which a step belongs; false if it belongs to none.
+func selectionOf(p *history.Parallel) (history.Parallel, bool) {
 	if p.GroupMode == "select" {
 		return *p, true
 	}
@@ -65,15 +65,15 @@ func ended(d history.Data) (seq int64, p *history.Parallel, failed, ok bool) {
 	return 0, nil, false, false
 }
 
-// choose records the winner of a selection when the first member has ended. A member that consists of several steps has
-// completed when all of them have, and has failed with the first step that failed. No winner is recorded while the run
-// closes.
-func (st *step) choose(e history.Event) {
+// recordWinner records the winner of a selection when the first member has ended. A member that consists of several
+// steps has completed when all of them have, and has failed with the first step that failed. No winner is recorded
+// while the run closes.
+func (st *step) recordWinner(e history.Event) {
 	seq, p, failed, ok := ended(e.Data)
 	if !ok || p.GroupID == "" || st.closing {
 		return
 	}
-	g, ok := selection(p)
+	g, ok := selectionOf(p)
 	// the winner is already known, or a step of the member is still open
 	if !ok || slices.Contains(st.Selected, g.GroupID) || g.SelectIndex == nil ||
 		!failed && st.unfinished(g.SelectBase, g.SelectSize) {
@@ -146,12 +146,12 @@ func (s *Run) selected(d *history.SelectionResolved, e history.Event) {
 	s.wake(e, Cause{Kind: "selection", Sequence: d.Base, ID: d.Identity})
 }
 
-// satisfied ends the waits of selections that a signal or an update concerns. Replayers do not evaluate the conditions
-// of a selection again when they are woken, so every event that may have made a condition true counts as having done
-// so.
-func (st *step) satisfied() {
+// endSelectionWaits ends the waits of selections that a signal or an update concerns. Replayers do not evaluate the
+// conditions of a selection again when they are woken, so every event that may have made a condition true counts as
+// having done so.
+func (st *step) endSelectionWaits() {
 	for k, w := range st.Waits.All() {
-		if _, ok := selection(&w.Parallel); !ok || w.Signal == 0 {
+		if _, ok := selectionOf(&w.Parallel); !ok || w.Signal == 0 {
 			continue
 		}
 		if t, ok := st.Timers.Get(k); ok {

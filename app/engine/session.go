@@ -150,30 +150,30 @@ func (s *Session) numbers() Numbers {
 	return Numbers{s.Lease, s.Idle, s.TTL, s.MaxActivities, s.Fallback, s.Pinned, s.FailFast}
 }
 
-// wants stores limits that apply from the next acquisition on.
-func (s *Session) wants(n Numbers) {
+// requestLimits stores limits that apply from the next acquisition on.
+func (s *Session) requestLimits(n Numbers) {
 	s.Next = nil
 	if n != s.numbers() {
 		s.Next = &n
 	}
 }
 
-// adopt applies the requested limits. A different TTL counts from this acquisition. An unchanged TTL continues to run;
-// otherwise a client could extend the session forever by repeating its request.
-func (s *Session) adopt() {
+// applyRequestedLimits applies the requested limits. A different TTL counts from this acquisition. An unchanged TTL
+// continues to run; otherwise a client could extend the session forever by repeating its request.
+func (s *Session) applyRequestedLimits() {
 	n := s.Next
 	if n == nil {
 		return
 	}
 	s.Next = nil
-	s.apply(*n)
+	s.setLimits(*n)
 	if n.TTL != s.TTL {
 		s.TTL, s.TTLUntil = n.TTL, history.Time{}
 	}
 }
 
-// apply sets all limits except the TTL.
-func (s *Session) apply(n Numbers) {
+// setLimits sets all limits except the TTL.
+func (s *Session) setLimits(n Numbers) {
 	s.Lease, s.Idle, s.MaxActivities, s.Fallback, s.Pinned = n.Lease, n.Idle, n.MaxActivities, n.Fallback, n.Pinned
 	s.FailFast = n.FailFast
 }
@@ -191,8 +191,8 @@ type SessionCounts struct {
 	RecentActivity history.Time
 }
 
-// unready subtracts a task from the ready ones. If Ready is only a lower bound, it stays.
-func (t *SessionCounts) unready() {
+// subtractReady subtracts a task from the ready ones. If Ready is only a lower bound, it stays.
+func (t *SessionCounts) subtractReady() {
 	if !t.MoreReady {
 		t.Ready = max(0, t.Ready-1)
 	}

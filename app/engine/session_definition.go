@@ -131,7 +131,7 @@ func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 	case protocol.Rebuilt:
 		s.SetUpEpoch = s.Epoch
 	case protocol.RebuildFailed:
-		e.What, e.Why = "set_up_failed", clipped(r).Cause
+		e.What, e.Why = "set_up_failed", withShortCause(r).Cause
 	default:
 		return
 	}
@@ -149,7 +149,7 @@ func (st *step) setUpWithoutOutcome(a Activity) {
 	if r == nil || r.SetUp == nil {
 		return
 	}
-	r = clipped(r)
+	r = withShortCause(r)
 	if a.UnstartedReturns < maxUnstartedSetUps {
 		st.recordSetUp(a, r)
 	}

@@ -38,7 +38,7 @@ func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Ti
 	s.NoCreate = o.Create != nil && !*o.Create
 	s.NoReacquire = o.Reacquire != nil && !*o.Reacquire
 	s.ReleasePolicy = o.ReleasePolicy
-	s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
+	s.Fallback, s.Pinned, s.FailFast = fallbackAfter(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
 	return s
 }
 
@@ -68,7 +68,7 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 		return s, protocol.Refuse(protocol.ReasonInvalidSession, "session %s exists with other options", id)
 	case ok && o != nil && s.Origin == OriginWorker:
 		want := NewSession(st.Namespace, id, o, st.now)
-		s.wants(want.numbers())
+		s.requestLimits(want.numbers())
 		return s, nil
 	case ok:
 		return s, nil
@@ -98,13 +98,14 @@ func (s *Session) fits(o *protocol.SessionOptions) bool {
 	if s.Origin != OriginWorker {
 		return same
 	}
-	return same && agree(s.Queue, o.Queue) && policy(s.ReleasePolicy) == policy(o.ReleasePolicy) &&
+	return same && agree(s.Queue, o.Queue) &&
+		releasePolicyOrDefault(s.ReleasePolicy) == releasePolicyOrDefault(o.ReleasePolicy) &&
 		s.NoReacquire == want.NoReacquire &&
 		(s.Fallback > 0) == (want.Fallback > 0)
 }
 
-// policy returns a release policy, or the default policy for "".
-func policy(p string) string {
+// releasePolicyOrDefault returns a release policy, or the default policy for "".
+func releasePolicyOrDefault(p string) string {
 	if p == "" {
 		return PolicyMigrate
 	}
@@ -143,7 +144,7 @@ func (st *step) newScopedSession(id string, o *protocol.SessionOptions) Session 
 	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
 	if o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
-		s.Fallback, s.Pinned, s.FailFast = fallback(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
+		s.Fallback, s.Pinned, s.FailFast = fallbackAfter(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
 	}
 	return s
 }

@@ -36,7 +36,7 @@ func TestNumbersHoldFromTheNextClaim(t *testing.T) {
 		t.Fatal("other limits are not compatible")
 	}
 	asked := s
-	asked.wants(want.numbers())
+	asked.requestLimits(want.numbers())
 	if asked.Lease != s.Lease || asked.TTL != 600 || asked.MaxActivities != 1 {
 		t.Errorf("limits changed while the session is held: %+v", asked)
 	}

@@ -27,8 +27,8 @@ func (s *Session) YieldsAt() (at history.Time, ok bool) {
 	return plus(s.lastActivity(), YieldIdle), true
 }
 
-// yields reports whether the session may be evicted now.
-func (s *Session) yields(now history.Time) bool {
+// mayBeEvicted reports whether the session may be evicted now.
+func (s *Session) mayBeEvicted(now history.Time) bool {
 	at, ok := s.YieldsAt()
 	return ok && !at.After(now.Time)
 }
@@ -44,7 +44,7 @@ type YieldSession struct {
 }
 
 func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Limit || s.Yielding || !s.yields(now) {
+	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Limit || s.Yielding || !s.mayBeEvicted(now) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
@@ -59,7 +59,7 @@ func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, erro
 // inUse refuses the release of a session for another one while the session is in use: the session would lose its state
 // without need.
 func (s *Session) inUse(now history.Time) error {
-	if s.yields(now) {
+	if s.mayBeEvicted(now) {
 		return nil
 	}
 	return protocol.Invalid(

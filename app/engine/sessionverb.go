@@ -28,7 +28,7 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 	if err == nil {
 		c.Timeline = append(c.Timeline, c.Session.checkPreparation(at)...)
 	}
-	c.Session.watch(at)
+	c.Session.recordWaiting(at)
 	return c, err
 }
 
@@ -68,14 +68,14 @@ func (in CreateSession) decide(s *Session, now history.Time) (SessionChange, err
 	c := SessionChange{Session: *s}
 	want := NewSession(in.Namespace, in.Options.SessionID, &in.Options, now)
 	if s.Origin == OriginWorker {
-		c.Session.wants(want.numbers())
+		c.Session.requestLimits(want.numbers())
 	}
 	if s.HeldBy(in.Lessee.Worker.ID, now.Time) && s.Incarnation == in.Lessee.Worker.Incarnation {
 		*in.Outcome = "reused"
 		// The owner itself requests other limits, so they apply immediately, except the TTL.
 		if n := c.Session.Next; n != nil {
-			c.Session.apply(*n)
-			c.Session.wants(*n)
+			c.Session.setLimits(*n)
+			c.Session.requestLimits(*n)
 		}
 		c.Session.Yielding = false
 		c.Session.move(now.Time)
@@ -405,7 +405,7 @@ func (in CloseSession) decide(s *Session, now history.Time) (SessionChange, erro
 	c := SessionChange{Session: *s}
 	if in.Operator == "" {
 		refusal := in.holds(s)
-		if refusal != nil && in.Why != protocol.ReasonWorkerShutdown && !in.repeats(s) {
+		if refusal != nil && in.Why != protocol.ReasonWorkerShutdown && !in.isRepetition(s) {
 			return SessionChange{}, refusal
 		}
 		if held := refusal == nil && s.Held(now.Time); !held && !s.Terminal {
@@ -438,9 +438,9 @@ func (in CloseSession) releases(s *Session) bool {
 	return !s.NoReacquire && (s.Origin != OriginWorker || in.Why == protocol.ReasonWorkerShutdown)
 }
 
-// repeats reports whether a DELETE may be the repetition of an earlier one whose response was lost: a DELETE with the
-// same reason released the session, and no worker has acquired it since.
-func (in CloseSession) repeats(s *Session) bool {
+// isRepetition reports whether a DELETE may be the repetition of an earlier one whose response was lost: a DELETE with
+// the same reason released the session, and no worker has acquired it since.
+func (in CloseSession) isRepetition(s *Session) bool {
 	return s.Owner == "" && !s.Terminal && s.Reason == ReasonReleased && s.GivenUp == cmp.Or(in.Why, ReasonDeleted) &&
 		in.releases(s) && (in.Epoch == 0 || in.Epoch == s.Epoch)
 }
@@ -496,7 +496,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		}
 		c.Timeline = append(c.Timeline, e)
 	// The session's tasks have waited for the owner long enough, so any worker may acquire the session now.
-	case !s.Open && s.waits(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
+	case !s.Open && s.readyTaskWaitsForOwner(now.Time) && !s.OpensAt().Time.IsZero() && !s.OpensAt().After(now.Time):
 		n.Open, n.UpdatedAt = true, now
 	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
 		in.releaseForQueue(s, &c, now)

@@ -49,7 +49,7 @@ func (st *step) receive(in SignalRun) {
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
 		RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
 	})
-	st.satisfied()
+	st.endSelectionWaits()
 	for k, t := range st.Timers.All() {
 		if w, ok := st.Waits.Get(k); ok && t.Kind == SignalTimeout && w.Signal == e.Seq {
 			st.emit(&history.TimerCancelled{Sequence: k, TimerID: StepID(st.ID, k), Kind: t.Kind, Parallel: t.Parallel})

@@ -15,9 +15,9 @@ import (
 // FallbackAfter is how long a task of a soft session waits for the owner by default, in seconds.
 const FallbackAfter = 30
 
-// fallback returns after which time other workers may acquire the session for a waiting task, in microseconds; 0 means
-// hard affinity, without fallback.
-func fallback(affinity string, after int64) int64 {
+// fallbackAfter returns after which time other workers may acquire the session for a waiting task, in microseconds; 0
+// means hard affinity, without fallback.
+func fallbackAfter(affinity string, after int64) int64 {
 	if affinity != protocol.AffinitySoft {
 		return 0
 	}
@@ -36,14 +36,14 @@ func (s *Session) Affinity() (affinity string, after int64) {
 // changes nothing.
 func (s *Session) setAffinity(affinity string, after int64) {
 	if affinity != "" && s.Origin == OriginImplicit {
-		s.Fallback = fallback(affinity, after)
+		s.Fallback = fallbackAfter(affinity, after)
 	}
 }
 
-// waits reports whether a ready task of a soft session waits only for the owner, and not for the session's activity
-// limit or an operator's migration. In a workflow-scoped session, no task may be running either, since its result would
-// be refused after a fallback.
-func (s *Session) waits(now time.Time) bool {
+// readyTaskWaitsForOwner reports whether a ready task of a soft session waits only for the owner, and not for the
+// session's activity limit or an operator's migration. In a workflow-scoped session, no task may be running either,
+// since its result would be refused after a fallback.
+func (s *Session) readyTaskWaitsForOwner(now time.Time) bool {
 	apart := s.Active == 0 || s.Origin != OriginWorkflow
 	return s.Fallback > 0 && s.Ready > 0 && s.Held(now) && !s.Terminal && s.Moving == "" && !s.Drained && !s.Full() &&
 		apart
@@ -61,9 +61,9 @@ func (s *Session) running() int {
 	return n
 }
 
-// crowded reports whether the session's activity limit is reached. Running attempts in a workflow-scoped session
-// without an owner do not count: their results are refused after the next acquisition.
-func (s *Session) crowded(now time.Time) bool {
+// activityLimitReached reports whether the session's activity limit is reached. Running attempts in a workflow-scoped
+// session without an owner do not count: their results are refused after the next acquisition.
+func (s *Session) activityLimitReached(now time.Time) bool {
 	return s.Full() && (s.Origin != OriginWorkflow || s.Held(now))
 }
 
@@ -88,11 +88,12 @@ func (s *Session) staleAttemptEnded(epoch int64) {
 	}
 }
 
-// watch records since when tasks have been waiting for the owner without being leased by it. The time starts when the
-// first task begins to wait for the owner, not when the task was created: it may have waited for something else before.
-func (s *Session) watch(now history.Time) {
+// recordWaiting records since when tasks have been waiting for the owner without being leased by it. The time starts
+// when the first task begins to wait for the owner, not when the task was created: it may have waited for something
+// else before.
+func (s *Session) recordWaiting(now history.Time) {
 	switch {
-	case !s.waits(now.Time):
+	case !s.readyTaskWaitsForOwner(now.Time):
 		s.WaitingSince, s.Open = history.Time{}, false
 	case s.WaitingSince.IsZero():
 		s.WaitingSince, s.Open = now, s.HolderSilent
@@ -113,7 +114,7 @@ func (in SkipHolder) decide(s *Session, now history.Time) (SessionChange, error)
 	}
 	c := SessionChange{Session: *s}
 	c.Session.HolderSilent, c.Session.UpdatedAt = in.Silent, now
-	if in.Silent && s.waits(now.Time) {
+	if in.Silent && s.readyTaskWaitsForOwner(now.Time) {
 		c.Session.Open = true
 	}
 	return c, nil
@@ -132,4 +133,6 @@ func (s *Session) OpensAt() history.Time {
 }
 
 // claimableByOthers reports whether a worker other than the owner may acquire the session now.
-func (s *Session) claimableByOthers(now time.Time) bool { return s.Open && s.waits(now) }
+func (s *Session) claimableByOthers(now time.Time) bool {
+	return s.Open && s.readyTaskWaitsForOwner(now)
+}

@@ -52,7 +52,7 @@ func DecideStart(in Start, now time.Time) Decision {
 		started.NameRules = p.NameRules
 		started.CarriedSignals = len(in.Carry)
 		if in.Inbox != nil {
-			started.CarriedSignals = int(countOf(in.Inbox.Ranges))
+			started.CarriedSignals = int(elementCount(in.Inbox.Ranges))
 		}
 	}
 	if !in.Deadline.IsZero() {

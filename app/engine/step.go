@@ -42,7 +42,7 @@ func DecideRun(s *Run, w Environment, in Input, now time.Time) (Decision, error)
 	st := begin()
 	// the eager workflow task is rejected, so apply only the result
 	if c, ok := in.(CompleteActivity); ok && c.Eager != nil {
-		if c.fused(st) == nil {
+		if c.applyWithEagerTask(st) == nil {
 			return st.finish(s), nil
 		}
 		st = begin()
@@ -105,7 +105,7 @@ func (st *step) emitAt(d history.Data, at history.Time) history.Event {
 	}
 	st.Evolve(e)
 	st.d.Events = append(st.d.Events, e)
-	st.choose(e)
+	st.recordWinner(e)
 	return e
 }
 
@@ -121,8 +121,8 @@ func (st *step) wakeUp() {
 	}
 	var cause Cause
 	if st.Wake > st.Seen {
-		cause = st.why()
-	} else if u, k, ok := st.untaken(); ok {
+		cause = st.nextTaskCause()
+	} else if u, k, ok := st.firstUnhandledUpdate(); ok {
 		cause = Cause{Kind: UpdateTask, Event: k, Type: "UpdateAccepted", Name: u.Name, ID: u.ID}
 	} else {
 		return
@@ -132,9 +132,9 @@ func (st *step) wakeUp() {
 	st.d.Answer.Created = append(st.d.Answer.Created, TaskID(st.ID, st.Tasks))
 }
 
-// why returns the cause of the next task. A signal that resolves a wait takes precedence over all other causes, since
-// some replayers learn only from the task that the wait has ended.
-func (st *step) why() Cause {
+// nextTaskCause returns the cause of the next task. A signal that resolves a wait takes precedence over all other
+// causes, since some replayers learn only from the task that the wait has ended.
+func (st *step) nextTaskCause() Cause {
 	for k, w := range st.Waits.All() {
 		if w.Kind == "" && w.Signal > 0 {
 			return Cause{
@@ -166,7 +166,7 @@ func (st *step) session(id string) (Session, bool) {
 // in the same step: a decision has one change per session.
 func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
 	timeline = append(timeline, s.checkPreparation(st.now)...)
-	s.watch(st.now)
+	s.recordWaiting(st.now)
 	for i := range st.d.Sessions {
 		if c := &st.d.Sessions[i]; c.Session.ID == s.ID {
 			c.Session, c.Timeline = s, append(c.Timeline, timeline...)

@@ -94,8 +94,9 @@ func endsUpdate(c protocol.Command) bool {
 // completes the update immediately numbers its other commands as if there were no update.
 func ofUpdate(c protocol.Command) bool { return endsUpdate(c) || c.Type == protocol.ApplyUpdate }
 
-// untaken returns the first update whose handler has not started, with the number of the event that accepted it.
-func (s *Run) untaken() (Update, int64, bool) {
+// firstUnhandledUpdate returns the first update whose handler has not started, with the number of the event that
+// accepted it.
+func (s *Run) firstUnhandledUpdate() (Update, int64, bool) {
 	for k, u := range s.Updates.All() {
 		if !u.Taken {
 			return u, k, true
@@ -134,7 +135,7 @@ func (st *step) completeUpdate(c protocol.Command) {
 	st.emit(&history.UpdateCompleted{
 		UpdateID: u.ID, UpdateName: u.Name, Sequence: seq, Result: c.Result.Blob, PayloadCodec: codecOf(c.Result.Blob),
 	})
-	st.satisfied()
+	st.endSelectionWaits()
 }
 
 // failUpdate records that the handler of an update failed.

@@ -52,13 +52,13 @@ func Validate(s *Run, commands []protocol.Command) error {
 		if err := validate(&commands[i], at); err != nil {
 			return err
 		}
-		if s.repeats(c) {
+		if s.isRepeatedMember(c) {
 			continue
 		}
 		if !ofUpdate(c) && c.Type != protocol.CancelSelection {
 			seq++
 		}
-		if err := grouped(c, seq, at); err != nil {
+		if err := checkGroup(c, seq, at); err != nil {
 			return err
 		}
 		switch c.Type {
@@ -118,6 +118,6 @@ func validate(c *protocol.Command, at func(string) string) error {
 	if c.Type != protocol.StartChildWorkflow { // for an upsert, the resulting size is checked together with the run
 		return nil
 	}
-	_, _, err := labels(*c, at)
+	_, _, err := memoAndAttributes(*c, at)
 	return err
 }

@@ -189,7 +189,7 @@ func (s *Suspicion) wait(w protocol.Wait) protocol.Wait {
 	}
 	why := protocol.Wait{
 		Reason: protocol.WaitSuspect, Queue: w.Queue, Session: w.Session, Losses: s.Losses, Blamed: s.Blamed,
-		Until: s.freesAt(), Detail: "a worker process that holds no suspect",
+		Until: s.restrictionsEndAt(), Detail: "a worker process that holds no suspect",
 	}
 	if s.Isolated() {
 		why.Detail = "an idle worker process"
@@ -348,7 +348,7 @@ func (a *WaitContext) forWorker(
 		}
 		served++
 		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
-		w, n := v.Wait, nearness(v)
+		w, n := v.Wait, verdictRank(v)
 		if v.OK {
 			// The rules admit the worker, but no tasks are dispatched to it at all.
 			kept := a.blockedWait(c)
@@ -387,8 +387,8 @@ func (s *sameLimit) add(limit int) {
 	}
 }
 
-// nearness returns a higher number the closer the worker is to being allowed to run the task.
-func nearness(v Verdict) int {
+// verdictRank returns a higher number the closer the worker is to being allowed to run the task.
+func verdictRank(v Verdict) int {
 	switch {
 	case v.OK:
 		return 6

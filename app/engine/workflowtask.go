@@ -130,7 +130,7 @@ func (in CompleteTask) decide(st *step) error {
 		st.Task = nil
 	}
 	// Repeated members of a group use no number, so remove them before numbering.
-	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.repeats)
+	commands := slices.DeleteFunc(slices.Clone(in.Commands), st.isRepeatedMember)
 	if !update {
 		st.seen, st.SeenBytes = shown, task.Size
 		// This is the last signal that this task was the first to contain; a condition that opens now may already be
@@ -151,7 +151,7 @@ func (in CompleteTask) decide(st *step) error {
 		// reaction.
 		commands = st.settleWaits(in.Commands, commands)
 	}
-	if err := st.commands(commands); err != nil {
+	if err := st.applyCommands(commands); err != nil {
 		return err
 	}
 	if in.RecordFrom > 0 {
@@ -234,23 +234,23 @@ func (in FailTask) decide(st *step) error {
 		Next: st.d.Answer.NextTask,
 	}
 	// No worker of this build could succeed, and retries would hide the fault. An operator must repair the run.
-	if blocks(in.Failure) {
-		t.State, t.Problem = Quarantined, problemOf(in.Failure)
+	if isHistoryMismatch(in.Failure) {
+		t.State, t.Problem = Quarantined, taskFailureText(in.Failure)
 		st.d.Answer.NextTask, st.Last.Next = "", ""
 		return nil
 	}
-	t.Problem, t.Returned = problemOf(in.Failure), 0
+	t.Problem, t.Returned = taskFailureText(in.Failure), 0
 	t.State, t.ReadyAt = Ready, st.now
 	// The attempts before this one failed as well: wait 1, 2, 4, … seconds, at most a minute.
 	if t.Attempt > 1 {
-		t.delay(st.now, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6))))
+		t.startBackoff(st.now, plus(st.now, min(time.Minute, time.Second<<min(t.Attempt-2, 6))))
 	}
 	return nil
 }
 
-// problemOf returns the failure of a workflow task as users see it: its message, and the command at which the code
-// failed if the worker reported that.
-func problemOf(f protocol.Failure) string {
+// taskFailureText returns the failure of a workflow task as users see it: its message, and the command at which the
+// code failed if the worker reported that.
+func taskFailureText(f protocol.Failure) string {
 	if f.Sequence <= 0 {
 		return f.Message
 	}
@@ -264,9 +264,9 @@ func waiting(f protocol.Failure) bool {
 		strings.HasPrefix(strings.ToLower(f.Message), "workflow task waiting for scheduled history:")
 }
 
-// blocks reports whether retries cannot help, because the code does not match the history; an operator must repair the
-// run. It compares failure messages, because the published SDKs report such faults as ordinary failures.
-func blocks(f protocol.Failure) bool {
+// isHistoryMismatch reports whether retries cannot help, because the code does not match the history; an operator must
+// repair the run. It compares failure messages, because the published SDKs report such faults as ordinary failures.
+func isHistoryMismatch(f protocol.Failure) bool {
 	text := strings.ToLower(f.Type + " " + f.Message)
 	for _, s := range []string{
 		"nondeterminis", "non-determinis", "replay failed", "cannot decode start input", "unsupported codec",
@@ -427,9 +427,9 @@ func (in Due) decide(st *step) error {
 			return err
 		}
 		t.lose(st.now, LeaseExpired, f)
-	case t != nil && t.State == LeasedState && due(t.Suspect.clearsAt(t.LeasedAt), st.now):
+	case t != nil && t.State == LeasedState && isDue(t.Suspect.clearsAt(t.LeasedAt), st.now):
 		t.Suspect = nil
-	case t != nil && t.State == Ready && due(t.Suspect.freesAt(), st.now):
+	case t != nil && t.State == Ready && isDue(t.Suspect.restrictionsEndAt(), st.now):
 		t.Suspect = t.Suspect.free()
 	case t != nil && t.State == Delayed && st.Held == "" && !t.ReadyAt.After(st.now.Time):
 		t.State, t.ReadyAt, t.DelayedAt, t.Suspect = Ready, st.now, history.Time{}, t.Suspect.ready(st.now)
@@ -439,8 +439,8 @@ func (in Due) decide(st *step) error {
 	return nil
 }
 
-// due reports whether a time is set and has passed.
-func due(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
+// isDue reports whether a time is set and has passed.
+func isDue(at, now history.Time) bool { return !at.IsZero() && !at.After(now.Time) }
 
 // errNotDue is the refusal if nothing is due, because another app or request was first; nothing is written.
 var errNotDue = protocol.Refuse(protocol.ReasonTaskNotLeased, "no deadline has been reached")
