@@ -78,7 +78,7 @@ interop: ## run the published Python and Rust SDKs and the Rust example against 
 
 e2e: build npm ## run the dashboard's tests in Chromium
 	.ci/deps chromium
-	SOJOURN_TEST_CHROMIUM=$${SOJOURN_TEST_CHROMIUM:-$$(command -v chromium || command -v google-chrome)} npm --prefix web run e2e
+	SOJOURN_TEST_CHROMIUM=$${SOJOURN_TEST_CHROMIUM:-$$(command -v chromium-headless-shell || command -v chromium || command -v google-chrome)} npm --prefix web run e2e
 
 fuzz: ## run every fuzz test for FUZZTIME (20s each)
 	.ci/fuzz

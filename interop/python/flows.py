@@ -561,7 +561,7 @@ class LongRun:
     """Most of its steps are of one group; those after it have a history of more than a page before them."""
 
     def run(self, ctx, n):
-        beside = n * 4 // 5
+        beside = n - 12
         total = sum((yield [ctx.schedule_activity("add", [0, i]) for i in range(beside)]))
         for i in range(beside, n):
             total = yield ctx.schedule_activity("add", [total, i])

@@ -43,7 +43,7 @@ const { values: flags } = parseArgs({
 
 function browserPath() {
   const named = process.env.SOJOURN_TEST_CHROMIUM;
-  const found = [named, "/usr/bin/chromium", "/usr/bin/google-chrome", "/usr/bin/chromium-browser"].find((p) => p && existsSync(p));
+  const found = [named, ...["chromium-headless-shell", "chromium", "google-chrome", "chromium-browser"].map((name) => `/usr/bin/${name}`)].find((p) => p && existsSync(p));
   if (!found) throw new Error("no Chromium here: install Debian's chromium, or name one in SOJOURN_TEST_CHROMIUM");
   return found;
 }

@@ -143,3 +143,30 @@ func TestTheCheckerRefusesWhatIsNotDescribed(t *testing.T) {
 		}
 	}
 }
+
+// A body with the shape of an earlier valid body is not validated again, so every difference that a schema can see must
+// change the shape.
+func TestTheCheckerValidatesEveryNewShape(t *testing.T) {
+	c, err := openapi.NewChecker(docs.OpenAPI)
+	if err != nil {
+		t.Fatal(err)
+	}
+	header := http.Header{"Content-Type": {"application/json"}, "X-Durable-Workflow-Control-Plane-Version": {"2"}}
+	check := func(body string) error { return c.Response("GET /up", 200, header, []byte(body)) }
+	if err := check(`{"status":"up","timestamp":"2026-01-02T03:04:05.000006Z","more":[{"a":1},{"b":2}]}`); err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"status":"down","timestamp":"2026-01-02T03:04:05.000006Z","more":[{"a":1},{"b":2}]}`,
+		`{"status":true,"timestamp":"2026-01-02T03:04:05.000006Z","more":[{"a":1},{"b":2}]}`,
+		`{"status":["up"],"timestamp":"2026-01-02T03:04:05.000006Z","more":[{"a":1},{"b":2}]}`,
+		`{"status":null,"timestamp":"2026-01-02T03:04:05.000006Z","more":[{"a":1},{"b":2}]}`,
+		`{"status":"up","timestamp":"yesterday","more":[{"a":1},{"b":2}]}`,
+		`{"status":"up","timestamp":20260102,"more":[{"a":1},{"b":2}]}`,
+		`{"status":"up","more":[{"a":1},{"b":2}]}`,
+	} {
+		if check(body) == nil {
+			t.Errorf("accepted %s", body)
+		}
+	}
+}
