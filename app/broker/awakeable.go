@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
@@ -31,24 +32,31 @@ func (b *Broker) ResolveAwakeable(
 	if err != nil {
 		return protocol.AwakeableReceipt{}, err
 	}
-	resolve.Seq = seq
+	resolve.Seq, resolve.ID = seq, in.AwakeableID
 	if err := b.delayLargePayload(ctx, ns, size); err != nil {
 		return protocol.AwakeableReceipt{}, err
 	}
-	o, err := transaction.Commit[transaction.Outcome](
-		ctx, b.store, transaction.UpdateRun(ns, run, store.Keys{Runs: []string{run}}, resolve),
-	)
-	switch {
-	case protocol.ReasonOf(err) == protocol.ReasonTaskNotFound:
-		return protocol.AwakeableReceipt{}, awakeableNotFound(in.AwakeableID)
-	case errors.Is(err, engine.ErrAwakeableNotOpen):
-		return b.endedAwakeable(ctx, ns, in.AwakeableID, resolve.Hash)
-	case err != nil:
-		return protocol.AwakeableReceipt{}, err
+	// A run that began by a reset has the awakeables of the reset run, with their IDs.
+	for runs := []string{run}; ; runs = append(runs, run) {
+		o, err := transaction.Commit[transaction.Outcome](
+			ctx, b.store, transaction.UpdateRun(ns, run, store.Keys{Runs: []string{run}}, resolve),
+		)
+		switch {
+		case protocol.ReasonOf(err) == protocol.ReasonTaskNotFound:
+			return protocol.AwakeableReceipt{}, awakeableNotFound(in.AwakeableID)
+		case err == nil:
+			return protocol.AwakeableReceipt{
+				AwakeableID: in.AwakeableID, WorkflowID: o.Run.WorkflowID, RunID: run, Outcome: o.Outcome,
+			}, nil
+		case !errors.Is(err, engine.ErrAwakeableNotOpen):
+			return protocol.AwakeableReceipt{}, err
+		}
+		head, err := b.headOf(ctx, protocol.Target{Namespace: ns, RunID: run})
+		if err != nil || head.ResetTo == "" {
+			return b.endedAwakeable(ctx, ns, runs, in.AwakeableID, resolve.Hash)
+		}
+		run = head.ResetTo
 	}
-	return protocol.AwakeableReceipt{
-		AwakeableID: in.AwakeableID, WorkflowID: o.Run.WorkflowID, RunID: run, Outcome: o.Outcome,
-	}, nil
 }
 
 // awakeableOutcome returns the engine's input for a request, and the size of its payload.
@@ -81,10 +89,24 @@ func awakeableOutcome(in protocol.AwakeableRequest) (resolve engine.ResolveAwake
 }
 
 // endedAwakeable returns the first response if a request with this hash ended the awakeable, and a refusal otherwise.
+// The newest of the runs that had the awakeable decides.
 func (b *Broker) endedAwakeable(
-	ctx context.Context, ns, id, hash string,
+	ctx context.Context, ns string, runs []string, id, hash string,
 ) (out protocol.AwakeableReceipt, err error) {
-	run, seq, _ := engine.ParseStepID(id)
+	for _, run := range slices.Backward(runs) {
+		out, err = b.awakeableEnd(ctx, ns, run, id, hash)
+		if protocol.ReasonOf(err) != protocol.ReasonAwakeableNotFound {
+			break
+		}
+	}
+	return out, err
+}
+
+// awakeableEnd is endedAwakeable for one run.
+func (b *Broker) awakeableEnd(
+	ctx context.Context, ns, run, id, hash string,
+) (out protocol.AwakeableReceipt, err error) {
+	_, seq, _ := engine.ParseStepID(id)
 	var ended history.Event
 	err = b.store.View(ctx, func(r store.Reader) error {
 		head, err := transaction.FindHead(ctx, r, protocol.Target{Namespace: ns, RunID: run})
@@ -105,16 +127,22 @@ func (b *Broker) endedAwakeable(
 		return out, err
 	}
 	var stored string
+	same := false // the event may concern another awakeable, which the run opened with the same command number
 	switch d := ended.Data.(type) {
 	case *history.AwakeableCompleted:
-		out.Outcome, stored = "completed", d.BodyHash
+		out.Outcome, stored, same = "completed", d.BodyHash, d.AwakeableID == id
 	case *history.AwakeableFailed:
-		out.Outcome, stored = "failed", d.BodyHash
+		out.Outcome, stored, same = "failed", d.BodyHash, d.AwakeableID == id
 	case *history.AwakeableTimedOut:
-		return out, awakeableClosed(id, "timed_out", "its timeout elapsed")
+		if same = d.AwakeableID == id; same {
+			return out, awakeableClosed(id, "timed_out", "its timeout elapsed")
+		}
 	case *history.AwakeableClosed:
-		return out, awakeableClosed(id, "closed", cmp.Or(d.Reason, "its run closed"))
-	default:
+		if same = d.AwakeableID == id; same {
+			return out, awakeableClosed(id, "closed", cmp.Or(d.Reason, "its run closed"))
+		}
+	}
+	if !same {
 		return out, awakeableNotFound(id)
 	}
 	if stored != hash {

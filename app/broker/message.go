@@ -14,8 +14,8 @@ import (
 // The broker delivers a message between runs in one transaction, which deletes it from the sender's outbox and applies
 // it to the target. So it is delivered exactly once, despite crashes and concurrent apps.
 
-// errGoneOn means that the parent run of a child's message continued as a new run, or that retention deleted it: the
-// message must go to the current run of the chain.
+// errGoneOn means that the parent run of a child's message continued as a new run or was reset, or that retention
+// deleted it: the message must go to the current run of the chain.
 var errGoneOn = errors.New("the parent has continued as a new run")
 
 // deliverMessage delivers one message to its target and deletes it from the sender's outbox in one transaction, so it
@@ -53,9 +53,9 @@ func (b *Broker) deliverMessage(ctx context.Context, due store.Due) error {
 	}
 	err = b.commitMessage(ctx, due, store.Keys{Runs: []string{m.ToRun}}, func(rows store.Rows) (*engine.Run, error) {
 		run := rows.Run(m.ToRun)
-		// The run that started the child continued as a new run, or retention deleted it: deliver the message to the
-		// current run of its chain.
-		if parent != nil && (run == nil || run.Status == protocol.RunContinued) {
+		// The run that started the child continued as a new run or was reset, or retention deleted it: deliver the message
+		// to the current run of its chain.
+		if parent != nil && (run == nil || run.Superseded()) {
 			return nil, errGoneOn
 		}
 		return run, nil

@@ -63,8 +63,8 @@ type redrive struct {
 	refused error
 }
 
-// Redrives of histories with more than largeCopy bytes are limited to maxLargeCopies at a time, because each holds its
-// history in memory from the preparation until the commit.
+// Redrives and resets of histories with more than largeCopy bytes are limited to maxLargeCopies at a time, because each
+// holds its history in memory from the preparation until the commit.
 const (
 	largeCopy      = 1 << 20
 	maxLargeCopies = 2
@@ -81,36 +81,44 @@ func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) (release func()
 	if err != nil {
 		return nil, err
 	}
-	release = func() {}
-	copies := from.Status == protocol.RunFailed && from.Bytes <= engine.MaxCopiedBytes
-	if copies {
-		if err := b.delayLargePayload(ctx, r.in.Namespace, int(from.Bytes)); err != nil {
-			return nil, err
-		}
+	if from.Status != protocol.RunFailed || from.Bytes > engine.MaxCopiedBytes {
+		r.plan, r.refused = engine.PrepareRedrive(from, nil, "")
+		return func() {}, nil
 	}
-	if copies && from.Bytes > largeCopy {
-		select {
-		case b.largeCopies <- struct{}{}:
-			release = func() { <-b.largeCopies }
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+	if release, err = b.reserveCopy(ctx, from); err != nil {
+		return nil, err
 	}
-	var events []history.Event
-	if copies {
-		if events, err = b.copiedEvents(ctx, from); err != nil {
-			release()
-			return nil, err
-		}
+	events, err := b.copiedEvents(ctx, from, nil)
+	if err != nil {
+		release()
+		return nil, err
 	}
 	r.plan, r.refused = engine.PrepareRedrive(from, events, ulid.Make().String())
 	return release, nil
 }
 
-// copiedEvents reads the history of a failed run.
-func (b *Broker) copiedEvents(ctx context.Context, from *engine.Head) (events []history.Event, err error) {
+// reserveCopy waits until the history of a run may be read into memory. The caller calls release after the commit.
+func (b *Broker) reserveCopy(ctx context.Context, from *engine.Head) (release func(), err error) {
+	if err := b.delayLargePayload(ctx, from.Namespace, int(from.Bytes)); err != nil {
+		return nil, err
+	}
+	if from.Bytes <= largeCopy {
+		return func() {}, nil
+	}
+	select {
+	case b.largeCopies <- struct{}{}:
+		return func() { <-b.largeCopies }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// copiedEvents reads the history of a run. known are its first events, which were read before.
+func (b *Broker) copiedEvents(
+	ctx context.Context, from *engine.Head, known []history.Event,
+) (events []history.Event, err error) {
 	err = b.store.View(ctx, func(read store.Reader) error {
-		events = nil
+		events = known
 		for int64(len(events)) < from.LastSeq {
 			page, err := read.Events(
 				ctx, from.ID, int64(len(events)), from.LastSeq, transaction.MaxPage, transaction.MaxPageSize,

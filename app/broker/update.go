@@ -175,6 +175,8 @@ func (f *followedUpdate) apply(e history.Event) (next string) {
 		}
 	case *history.WorkflowContinuedAsNew:
 		return d.NewRunID
+	case *history.WorkflowTerminated:
+		return d.NewRunID // by a reset
 	}
 	return ""
 }

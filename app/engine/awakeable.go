@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"cmp"
+
 	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -31,6 +33,7 @@ func (st *step) openAwakeable(c protocol.Command, seq int64) {
 // request, by which the app recognizes a repetition in history.
 type ResolveAwakeable struct {
 	Seq      int64
+	ID       string // of the awakeable
 	Result   string
 	Failure  *protocol.Failure
 	Hash     string
@@ -42,11 +45,11 @@ type ResolveAwakeable struct {
 var ErrAwakeableNotOpen = protocol.Refuse(protocol.ReasonAwakeableClosed, "the awakeable is not open")
 
 func (in ResolveAwakeable) decide(st *step) error {
-	if w, ok := st.Waits.Get(in.Seq); !ok || w.Kind != AwakeableWait {
+	id := st.AwakeableID(in.Seq)
+	if w, ok := st.Waits.Get(in.Seq); !ok || w.Kind != AwakeableWait || in.ID != id {
 		return ErrAwakeableNotOpen
 	}
 	st.cancelAwakeableTimer(in.Seq)
-	id := StepID(st.ID, in.Seq)
 	if f := in.Failure; f != nil {
 		failure := storedFailure(*f)
 		failure.ID, failure.Category = st.failureID(), "awakeable"
@@ -74,8 +77,8 @@ func (st *step) cancelAwakeableTimer(seq int64) {
 
 // timeOutAwakeable ends an awakeable by its timer.
 func (st *step) timeOutAwakeable(seq int64, t Timer) {
-	id := StepID(st.ID, seq)
-	st.emit(&history.TimerFired{Sequence: seq, TimerID: id, Delay: t.Delay, Kind: t.Kind})
+	id := st.AwakeableID(seq)
+	st.emit(&history.TimerFired{Sequence: seq, TimerID: StepID(st.ID, seq), Delay: t.Delay, Kind: t.Kind})
 	st.emit(&history.AwakeableTimedOut{Sequence: seq, AwakeableID: id, Timeout: t.Delay})
 }
 
@@ -95,18 +98,29 @@ func (st *step) cancelAwakeable(target, seq int64) {
 
 // closeAwakeable ends an awakeable without an outcome.
 func (st *step) closeAwakeable(seq int64, why string) {
-	st.emit(&history.AwakeableClosed{Sequence: seq, AwakeableID: StepID(st.ID, seq), Reason: why})
+	st.emit(&history.AwakeableClosed{Sequence: seq, AwakeableID: st.AwakeableID(seq), Reason: why})
 }
 
 func (s *Run) awakeableOpened(d *history.AwakeableOpened) {
 	s.NeedsAwakeables = true
-	s.Waits.Put(d.Sequence, Wait{Kind: AwakeableWait})
+	w := Wait{Kind: AwakeableWait}
+	if d.AwakeableID != StepID(s.ID, d.Sequence) { // a copied event; callers know the ID
+		w.ID = d.AwakeableID
+	}
+	s.Waits.Put(d.Sequence, w)
+}
+
+// AwakeableID returns the ID of an open awakeable.
+func (s *Run) AwakeableID(seq int64) string {
+	w, _ := s.Waits.Get(seq)
+	return cmp.Or(w.ID, StepID(s.ID, seq))
 }
 
 // awakeableEnded removes an awakeable and wakes the code that may wait for it.
 func (s *Run) awakeableEnded(seq int64, e history.Event) {
+	id := s.AwakeableID(seq)
 	s.Waits.Delete(seq)
-	s.wakeForEndedStep(e, "", Cause{Kind: AwakeableWait, Sequence: seq, ID: StepID(s.ID, seq)})
+	s.wakeForEndedStep(e, "", Cause{Kind: AwakeableWait, Sequence: seq, ID: id})
 }
 
 // openAwakeables returns the number of open awakeables, and how many of them have a timeout.
@@ -129,7 +143,7 @@ func (s *Run) openAwakeables() (n, timeouts int) {
 // awakeableWait returns the wait for an open awakeable: its ID, the end of its timeout, and the number of others.
 func (s *Run) awakeableWait(seq int64) protocol.Wait {
 	open, _ := s.openAwakeables()
-	w := protocol.Wait{Reason: protocol.WaitAwakeable, Name: StepID(s.ID, seq), More: open - 1}
+	w := protocol.Wait{Reason: protocol.WaitAwakeable, Name: s.AwakeableID(seq), More: open - 1}
 	if t, ok := s.Timers.Get(seq); ok {
 		w.Until = t.FireAt
 	}

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"time"
@@ -39,7 +40,9 @@ type Child struct {
 	CancelRequested bool          `json:"asked,omitempty"` // the end of the child was requested, so it is not retried
 	ExecutionTO     int64         `json:"execution_timeout,omitempty"`
 	RunTimeout      int64         `json:"run_timeout,omitempty"`
-	Deadline        history.Time  `json:"deadline,omitzero"` // deadline of all its runs together
+	// StartedBy is the run that started the child, if this run has copied the event; empty: this run.
+	StartedBy string       `json:"started_by,omitempty"`
+	Deadline  history.Time `json:"deadline,omitzero"` // deadline of all its runs together
 
 	Chain    string `json:"chain,omitempty"`     // of the child; see Head.Chain
 	Shared   bool   `json:"shared,omitempty"`    // an earlier step started the child; its end also ends this step
@@ -69,10 +72,13 @@ func (h *Head) ChildOf(parent *Head) bool {
 // childRef returns the reference to a child in events of the run that started it.
 func (st *step) childRef(seq int64, c *Child) history.Child {
 	return history.Child{
-		Sequence: seq, CallID: StepID(st.ID, seq), WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type,
+		Sequence: seq, CallID: StepID(c.startedBy(st.ID), seq), WorkflowID: c.WorkflowID, RunID: c.RunID, Type: c.Type,
 		ClosePolicy: c.ClosePolicy, CancelPolicy: c.CancelPolicy,
 	}
 }
+
+// startedBy returns the run that started a child of run.
+func (c *Child) startedBy(run string) string { return cmp.Or(c.StartedBy, run) }
 
 // startChild opens a child: the step also starts the child's run, under the workflow ID from the command or under a
 // generated one. If the workflow ID is in use, the child fails in the same step, with an event that the code can
@@ -323,12 +329,13 @@ func (st *step) closeChildren() {
 }
 
 // closeChild sends a child the message that its parent-close policy requires, and records that.
-func (st *step) closeChild(c *Child) {
-	const why = "parent closed"
+func (st *step) closeChild(c *Child) { st.closeChildAs(c, c.ClosePolicy, "parent closed") }
+
+func (st *step) closeChildAs(c *Child, how, why string) {
 	st.emit(&history.ParentClosePolicyApplied{
-		WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: c.ClosePolicy, Reason: why,
+		WorkflowID: c.WorkflowID, RunID: c.RunID, Policy: how, Reason: why,
 	})
-	st.enqueueMessage(c.closeMessage(c.ClosePolicy, why))
+	st.enqueueMessage(c.closeMessage(how, why))
 }
 
 // closeMessage returns the message that closes the child. It names the chain of the child, so that it does not affect a
@@ -377,6 +384,9 @@ func ChildEnd(run *Run, last history.Data) Message {
 		m.Failure = &d.Failure
 	case *history.WorkflowTerminated:
 		m.Failure = &d.Failure
+		if d.NewRunID != "" { // by a reset; the parent waits for the new run
+			m.Run, m.Number, m.Status, m.Failure = d.NewRunID, run.Number+1, protocol.RunContinued, nil
+		}
 	case *history.WorkflowTimedOut:
 		m.Failure = &d.Failure
 	case *history.WorkflowContinuedAsNew:
@@ -420,7 +430,7 @@ func (in ChildReport) decide(st *step) error {
 			d.StartAt = plus(st.now, delay)
 		}
 		st.emit(d)
-		parent := Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: in.ToSeq, Chain: st.Chain}
+		parent := Parent{RunID: c.startedBy(st.ID), WorkflowID: st.WorkflowID, Seq: in.ToSeq, Chain: st.Chain}
 		st.startChildRun(parent, next, c.Arguments, delay)
 		return nil
 	}
@@ -487,6 +497,9 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 		ExecutionTO: d.ExecutionTimeout, RunTimeout: d.RunTimeout, Deadline: d.Deadline, Parallel: d.Parallel,
 	}
 	c.Chain, c.Shared = d.ChainRunID, d.UsedExisting
+	if run, _, ok := ParseStepID(d.CallID); ok && run != s.ID {
+		c.StartedBy = run
+	}
 	if c.Shared {
 		for seq, o := range s.Children.All() {
 			if o.WorkflowID == c.WorkflowID && !o.Shared {

@@ -144,6 +144,7 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.WorkflowCancelled:
 		s.closed(protocol.RunCancelled, e, d.Failure)
 	case *history.WorkflowTerminated:
+		s.ContinuedTo, s.ResetTo = d.NewRunID, d.NewRunID
 		s.closed(protocol.RunTerminated, e, d.Failure)
 	case *history.WorkflowTimedOut:
 		s.closed(protocol.RunTimedOut, e, d.Failure)

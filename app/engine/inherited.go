@@ -93,7 +93,9 @@ func (st *step) transferChildren(next *Start) {
 		c.IsShared = false
 		// The group belongs to the run that ends.
 		c.Parallel = history.Parallel{}
-		st.storeInherited(InheritedChild{Child: c, From: st.ID, Seq: seq}, true)
+		from := c.startedBy(st.ID)
+		c.StartedBy = ""
+		st.storeInherited(InheritedChild{Child: c, From: from, Seq: seq}, true)
 	}
 	next.Inherited, st.Inherited = st.Inherited, InheritedCount{}
 }
@@ -108,6 +110,9 @@ type InheritedReport struct {
 func (in InheritedReport) decide(st *step) error {
 	if err := st.mustBeOpen(); err != nil {
 		return err
+	}
+	if c, ok := st.Children.Get(in.ToSeq); ok && c.WorkflowID == in.Child && c.StartedBy == in.ToRun {
+		return ChildReport{in.Message}.decide(st) // a run that began by a reset has copied the step
 	}
 	// The message names the run that started the child and the number of the command. If the row differs, it belongs to
 	// another child of the same ID.

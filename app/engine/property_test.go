@@ -52,9 +52,19 @@ func anything(rt *rapid.T, s *stage) *datadriven.TestData {
 		"lease", "lease", "do", "do", "do", "take", "take", "complete", "complete", "fail", "beat", "return", "due",
 		"due-seq", "due-timer", "signal",
 		"advance", "fail-task", "release-task", "session", "repair", "cancel", "update", "answer",
-		"child", "child", "awakeable",
+		"child", "child", "awakeable", "reset",
 	}).Draw(rt, "what")
 	switch d.Cmd {
+	case "reset":
+		ends := taskEnds(&s.run.Head, s.history)
+		if len(ends) == 0 {
+			d.Cmd = "show"
+			break
+		}
+		arg("event", rapid.SampledFrom(ends).Draw(rt, "event"))
+		if rapid.IntRange(0, 3).Draw(rt, "drop") == 0 {
+			arg("drop")
+		}
 	case "lease":
 		if s.run.Task == nil || s.run.Task.State != Ready {
 			d.Cmd = "show"

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"encoding/json"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -15,10 +13,6 @@ import (
 // missing in the copy: the failures of activities that the last workflow task was the first to see, whose activities
 // run again, and the commands of that task.
 
-// MaxCopiedBytes is the maximum size of a history that is copied. The copy is one insert, and other changes of its
-// commit wait for it.
-const MaxCopiedBytes = 32 << 20
-
 // Redrive continues a failed run. It is prepared outside of the transaction, since the history of a closed run does not
 // change.
 type Redrive struct {
@@ -26,15 +20,9 @@ type Redrive struct {
 	// activities that run again.
 	Sessions []string
 
-	from     *Head
-	runID    string          // ID of the new run
-	copied   []history.Event // without the first one
-	commands int64           // number of the last copied command
-	started  *history.WorkflowStarted
-	startAt  history.Time
-	sessions []*history.SessionStarted
-	failed   []int64 // activities whose failure is not copied
-	resume   int64   // command number of a failed local step; 0: none
+	runCopy
+	failed []int64 // activities whose failure is not copied
+	resume int64   // command number of a failed local step; 0: none
 }
 
 // PrepareRedrive returns the redrive of a failed run with this history as the run runID. The error is a refusal.
@@ -48,7 +36,7 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 		return nil, protocol.Refuse(protocol.ReasonActivityRun, "run %s runs one activity; start the activity again", from.ID).
 			With("run_id", from.ID)
 	}
-	r := &Redrive{from: from, runID: runID}
+	r := &Redrive{runCopy: runCopy{from: from, runID: runID}}
 	if from.Bytes > MaxCopiedBytes {
 		return nil, r.unsupported(fmt.Sprintf("its history has %d MiB, at most %d", from.Bytes>>20, MaxCopiedBytes>>20))
 	}
@@ -56,9 +44,7 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 	if last < 1 || events[last].TaskID == "" {
 		return nil, r.unsupported("no workflow task failed the run")
 	}
-	if started, ok := events[0].Data.(*history.WorkflowStarted); ok {
-		r.started, r.startAt = started, events[0].At
-	} else {
+	if !r.begin(events[0]) {
 		return nil, r.unsupported("the history does not begin with WorkflowStarted")
 	}
 	if err := r.copy(events[1:last], events[last].TaskID); err != nil {
@@ -76,7 +62,7 @@ func PrepareRedrive(from *Head, events []history.Event, runID string) (*Redrive,
 	if n, _ := run.openAwakeables(); n > 0 {
 		return nil, r.unsupported("an awakeable was open when the run failed")
 	}
-	r.findSessions(run)
+	r.Sessions = r.findSessions(run)
 	return r, nil
 }
 
@@ -229,83 +215,14 @@ func retryOf(e *history.Event) *history.ActivityRetryScheduled {
 	return nil
 }
 
-// firstEvent returns the first event of the new run, which begins at now. The event has the time of the old one, since
-// workflow code reads it.
-func (r *Redrive) firstEvent(now history.Time, identity string) history.Event {
-	d := *r.started
-	d.RunID, d.RunNumber, d.ContinuedFrom, d.Identity = r.runID, r.from.Number+1, r.from.ID, identity
-	d.DelayUntil = history.Time{}
-	// The parent has received the failure and ignores the new run.
-	d.ParentRunID, d.ParentWorkflowID, d.ParentSequence, d.ParentChainRunID = "", "", 0, ""
-	d.RunDeadline, d.ExecutionDeadline = history.Time{}, history.Time{}
-	if d.RunTimeout > 0 {
-		d.RunDeadline = plus(now, seconds(d.RunTimeout))
-	}
-	if d.ExecutionTimeout > 0 {
-		d.ExecutionDeadline = plus(now, seconds(d.ExecutionTimeout))
-	}
-	through := int64(len(r.copied)) + 1
-	d.CopiedFrom = &history.CopiedFrom{
-		CopiedRange: history.CopiedRange{RunID: r.from.ID, Event: through, Command: r.commands}, At: now,
-	}
-	for _, c := range r.started.CopiedFrom.Ranges() {
-		d.CopiedFrom.Earlier = append(d.CopiedFrom.Earlier, history.CopiedRange{
-			RunID: c.RunID, Event: min(c.Event, through), Command: min(c.Command, r.commands),
-		})
-	}
-	return history.Event{Seq: 1, At: r.startAt, Data: &d}
-}
-
-// fold returns the run with the copied events.
-func (r *Redrive) fold(first history.Event) *Run {
-	run := &Run{Head: Head{Namespace: r.from.Namespace}}
-	run.Evolve(first)
-	for _, e := range r.copied {
-		run.Evolve(e)
-	}
-	run.NeedsSessions, run.StartKey = r.from.NeedsSessions, r.from.StartKey
-	// These are not part of history. They determine which signals count as handled when the run continues as new.
-	run.Heeds, run.Heeded = r.from.Heeds, min(r.from.Heeded, run.LastSeq)
-	if run.Seen > 0 { // a task before the failed one was the first
-		run.FirstSeen = min(r.from.FirstSeen, run.LastSeq)
-	}
-	return run
-}
-
-// findSessions lists the sessions that the new run needs.
-func (r *Redrive) findSessions(run *Run) {
-	ended := map[string]bool{}
-	for _, e := range r.copied {
-		if d, ok := e.Data.(*history.SessionEnded); ok {
-			ended[d.SessionID] = true
-		}
-	}
-	for _, e := range r.copied {
-		if d, ok := e.Data.(*history.SessionStarted); ok && !ended[d.SessionID] {
-			r.sessions = append(r.sessions, d)
-			r.Sessions = append(r.Sessions, d.SessionID)
-		}
-	}
-	for _, a := range run.Activities.All() {
-		if a.SessionID != "" && !a.Cancel && !slices.Contains(r.Sessions, a.SessionID) {
-			r.Sessions = append(r.Sessions, a.SessionID)
-		}
-	}
-}
-
 // Decide returns the new run. resume is the number of the first command that the new run executes: of the first
 // activity that runs again, or of the next command of the code.
 func (r *Redrive) Decide(
 	identity string, session func(id string) *Session, now time.Time,
 ) (d Decision, resume int64, err error) {
-	st := &step{env: Environment{Session: session}, now: history.At(now)}
-	first := r.firstEvent(st.now, identity)
-	st.Run = r.fold(first)
-	st.d.Events = append([]history.Event{first}, r.copied...)
-	for _, s := range r.sessions {
-		if err := st.reopenSession(s); err != nil {
-			return Decision{}, 0, err
-		}
+	st, err := r.newRun(identity, Environment{Session: session}, history.At(now))
+	if err != nil {
+		return Decision{}, 0, err
 	}
 	resume = r.resume
 	if resume == 0 {
@@ -317,7 +234,7 @@ func (r *Redrive) Decide(
 		}
 	}
 	for _, a := range st.Activities.All() {
-		if err := st.redriveActivity(a); err != nil {
+		if err := st.restartActivity(a); err != nil {
 			return Decision{}, 0, err
 		}
 	}
@@ -328,70 +245,4 @@ func (r *Redrive) Decide(
 	st.wakeUp()
 	st.d.Next = st.Run
 	return st.d, resume, nil
-}
-
-// reopenSession opens a workflow-scoped session that ended with the failed run. No worker holds it, so its state is set
-// up again.
-func (st *step) reopenSession(d *history.SessionStarted) error {
-	was, exists := st.session(d.SessionID)
-	if exists && !was.Terminal {
-		return nil
-	}
-	if !exists && d.SessionDefinition != "" {
-		return protocol.Refuse(
-			protocol.ReasonSessionMissing, "session %s and the arguments of its definition %s were deleted; "+
-				"start the workflow again", d.SessionID, d.SessionDefinition,
-		).With("session_id", d.SessionID)
-	}
-	o, err := sessionOptions(d.Options)
-	if err != nil {
-		return err
-	}
-	s := st.newScopedSession(d.SessionID, o)
-	if exists {
-		s.Requirements, s.Definition, s.OnLost = was.Requirements, was.Definition, was.OnLost
-		s.ArgumentsHash, s.Epoch = was.ArgumentsHash, was.Epoch
-	}
-	st.storeSession(s, protocol.SessionEvent{
-		At: st.now, What: "started", By: "run " + st.ID, Why: "redrive of run " + st.ContinuedFrom,
-	})
-	return nil
-}
-
-// sessionOptions decodes the session options of an event; nil if it has none.
-func sessionOptions(recorded json.RawMessage) (*protocol.SessionOptions, error) {
-	if len(recorded) == 0 {
-		return nil, nil
-	}
-	o := new(protocol.SessionOptions)
-	return o, json.Unmarshal(recorded, o)
-}
-
-// redriveActivity schedules an activity of the copied history again, with its first attempt. An activity that its code
-// has cancelled ends instead.
-func (st *step) redriveActivity(a Activity) error {
-	if a.Cancel {
-		st.emit(&history.ActivityCancelled{ // no session counts it
-			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: cancelledByFlow,
-			Attempt: a.endedAttempt(), Parallel: a.Parallel,
-		})
-		return nil
-	}
-	if a.SessionID != "" {
-		o, err := sessionOptions(a.Options)
-		if err != nil {
-			return err
-		}
-		s, refused := st.sessionFor(a.SessionID, a.Queue, o)
-		if refused != nil {
-			return refused
-		}
-		s.queued(a.Queue, st.now)
-		st.storeSession(s)
-	}
-	st.emit(&history.ActivityRetryScheduled{
-		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: st.now, Redriven: true,
-		Parallel: a.Parallel,
-	})
-	return nil
 }

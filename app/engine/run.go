@@ -109,8 +109,12 @@ type Head struct {
 	// StartKey is the Idempotency-Key of the start of the chain; nil: the start had none.
 	StartKey *StartKey `json:"start_key,omitempty"`
 
-	ContinuedFrom   string `json:"continued_from,omitempty"`
-	ContinuedTo     string `json:"continued_to,omitempty"`
+	ContinuedFrom string `json:"continued_from,omitempty"`
+	ContinuedTo   string `json:"continued_to,omitempty"`
+	// ResetTo is the run that began by a reset of this run; empty: none. It receives what is sent to steps of this run
+	// that it has copied: ends of children and outcomes of awakeables. If the reset ended this run, ContinuedTo is equal;
+	// if this run had closed before, ResetTo is not part of its history.
+	ResetTo         string `json:"reset_to,omitempty"`
 	Failure         string `json:"failure,omitempty"` // message of the failure with which the run closed
 	FailureType     string `json:"failure_type,omitempty"`
 	CancelRequested bool   `json:"asked,omitempty"` // cancellation was requested
@@ -145,6 +149,10 @@ type Head struct {
 	ArchivedAt    history.Time `json:"archived_at,omitzero"`
 	ArchiveReason string       `json:"archive_reason,omitempty"`
 }
+
+// Superseded reports whether another run has taken over the steps of the run, so that reports of children go to that
+// run: the run continued as new or was reset.
+func (h *Head) Superseded() bool { return h.Status == protocol.RunContinued || h.ResetTo != "" }
 
 // Cause is the reason for a workflow task. It is part of the wire protocol, because some replayers learn only from it
 // which wait a signal resolved.
@@ -350,6 +358,7 @@ type Wait struct {
 	Value    string `json:"value,omitempty"` // value of the signal that resolved it
 
 	Kind        string `json:"kind,omitempty"` // ConditionWait, AwakeableWait; empty for a signal wait
+	ID          string `json:"id,omitempty"`   // ID of an awakeable that an earlier run opened; otherwise empty
 	Opened      int64  `json:"opened,omitempty"`
 	Key         string `json:"key,omitempty"`
 	Fingerprint string `json:"fingerprint,omitempty"`

@@ -55,6 +55,7 @@ const testRun = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 type stage struct {
 	run       *Run
 	runs      int
+	resets    int
 	sessions  map[string]*Session
 	workers   map[string]*Worker
 	inherited map[string]*InheritedChild // by workflow ID
@@ -339,7 +340,9 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 	case "signal":
 		return s.apply(SignalRun{Name: arg("name", "go"), Value: arg("value", "")})
 	case "awakeable":
-		in := ResolveAwakeable{Seq: num("seq", 1), Result: arg("result", ""), Hash: "h", Identity: "ops"}
+		in := ResolveAwakeable{
+			Seq: num("seq", 1), ID: s.run.AwakeableID(num("seq", 1)), Result: arg("result", ""), Hash: "h", Identity: "ops",
+		}
 		if d.HasArg("fail") {
 			in.Failure = &protocol.Failure{Type: arg("fail", ""), Message: "no"}
 		}
@@ -402,6 +405,8 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 		return s.apply(EndRun{Reason: strings.TrimSpace(d.Input)})
 	case "terminate":
 		return s.apply(EndRun{Terminate: true, Reason: strings.TrimSpace(d.Input)})
+	case "reset":
+		return s.reset(d.HasArg("drop"), ResetPoint{Event: num("event", 0), To: protocol.ResetTo(arg("to", ""))})
 	case "request-cancellation":
 		return s.apply(RequestCancellation{})
 	case "repair":

@@ -45,10 +45,14 @@ func (in SignalRun) decide(st *step) error {
 // receive records a signal. If it resolves a wait with a timeout, the timer of that wait is cancelled in the same step;
 // otherwise both could be recorded as the outcome of one wait.
 func (st *step) receive(in SignalRun) {
-	e := st.emit(&history.SignalReceived{
+	st.receiveEvent(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
 		RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
 	})
+}
+
+func (st *step) receiveEvent(d *history.SignalReceived) {
+	e := st.emit(d)
 	st.endSelectionWaits()
 	for k, t := range st.Timers.All() {
 		if w, ok := st.Waits.Get(k); ok && t.Kind == SignalTimeout && w.Signal == e.Seq {

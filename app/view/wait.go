@@ -141,7 +141,7 @@ func pendingOf(
 	for seq, w := range run.Waits.All() {
 		v := protocol.PendingWait{Sequence: seq, Kind: cmp.Or(w.Kind, "signal"), SignalName: w.Name, ConditionKey: w.Key}
 		if w.Kind == engine.AwakeableWait {
-			v.AwakeableID = engine.StepID(run.ID, seq)
+			v.AwakeableID = run.AwakeableID(seq)
 		}
 		p.Waits = append(p.Waits, v)
 	}

@@ -50,7 +50,7 @@ type WorkflowStarted struct {
 	// NameRules is the version of the rules that the names in the run's commands follow; absent in runs that an earlier
 	// build started, and in runs that continue them
 	NameRules int `json:"name_rules,omitempty"`
-	// CopiedFrom is set if the run continues a failed run with a copy of its history
+	// CopiedFrom is set if the run began with a copy of the history of an earlier run, by a redrive or a reset
 	CopiedFrom *CopiedFrom `json:"reset_from,omitempty"`
 }
 
@@ -58,7 +58,8 @@ type WorkflowStarted struct {
 // commands in them keep their IDs of sessions and children.
 type CopiedFrom struct {
 	CopiedRange
-	At Time `json:"at"` // time of the copy, at which the run began
+	At     Time   `json:"at"`               // time of the copy, at which the run began
+	Reason string `json:"reason,omitempty"` // reason of a reset, for people
 	// Earlier are the runs from which the earlier run had copied events, the oldest first
 	Earlier []CopiedRange `json:"earlier,omitempty"`
 }
@@ -69,6 +70,17 @@ type CopiedRange struct {
 	RunID   string `json:"run_id"`
 	Event   int64  `json:"event"`
 	Command int64  `json:"command,omitempty"`
+	// Seen is the last event that had woken code of RunID when it recorded Event; absent: Event. After a reset, the code
+	// that the later copied events wake is new code, which must not get the identifiers that RunID used for its own.
+	Seen int64 `json:"seen,omitempty"`
+}
+
+// SeenEvent returns the last copied event that woke code of the earlier run.
+func (c CopiedRange) SeenEvent() int64 {
+	if c.Seen > 0 {
+		return c.Seen
+	}
+	return c.Event
 }
 
 // Ranges returns which run's code each copied event woke, in the order of the events.
@@ -123,7 +135,8 @@ type ActivityRetryScheduled struct {
 	ActivityType string `json:"activity_type"`
 	AvailableAt  Time   `json:"retry_available_at"`
 	TimeoutKind  string `json:"timeout_kind,omitempty"`
-	// Redriven: the run continues a failed run, and the activity begins again with its first attempt
+	// Redriven: the run began with a copy of the history of an earlier run (a redrive or a reset), and the activity begins
+	// again with its first attempt
 	Redriven bool `json:"redriven,omitempty"`
 	Attempt
 	Failure
@@ -379,6 +392,8 @@ type WorkflowCancelled struct {
 type WorkflowTerminated struct {
 	Reason       string `json:"reason,omitempty"`
 	ClosedReason string `json:"closed_reason"`
+	// NewRunID is the run that continues this one after a reset; absent: none
+	NewRunID string `json:"continued_to_run_id,omitempty"`
 	Failure
 }
 

@@ -48,6 +48,7 @@ const (
 	ReasonRunNotFailed          Reason = "run_not_failed"
 	ReasonFailureBoundary       Reason = "unrecorded_failure_boundary"
 	ReasonUnsupportedHistory    Reason = "unsupported_history"
+	ReasonResetPoint            Reason = "not_a_reset_point"
 	ReasonUnknownSignal         Reason = "unknown_signal"
 	ReasonUnknownUpdate         Reason = "unknown_update"
 	ReasonUnknownQuery          Reason = "rejected_unknown_query"

@@ -135,6 +135,54 @@ type RedriveReceipt struct {
 	ResumeSequence int64 `json:"resume_step_sequence"`
 }
 
+// ResetTo names a workflow task of a run, at whose end a reset continues.
+type ResetTo string
+
+// These are the workflow tasks that a reset can name without an event number.
+const (
+	ResetToFirstTask ResetTo = "first_task"
+	ResetToLastTask  ResetTo = "last_task"
+)
+
+// ResetRequest continues a run from the end of one of its workflow tasks as a new run. Either Event or To is set.
+type ResetRequest struct {
+	Target
+	// number of the last event that a workflow task of the run recorded
+	Event int64 `json:"event,omitempty" minimum:"1"`
+	// instead of event: the end of the first or last workflow task that recorded events and left the run open
+	To     ResetTo `json:"to,omitempty" enum:"first_task,last_task"`
+	Reason string  `json:"reason,omitempty" maxLength:"1000"` // for people
+	// false: drop signals, unanswered updates and outcomes of awakeables that arrived after the event; absent: true, the
+	// new run receives them
+	Reapply *bool `json:"reapply,omitempty"`
+	// a repeated request with the same ID returns the first response
+	RequestID string `json:"request_id,omitempty" maxLength:"255"`
+	Identity  string `json:"-"`
+}
+
+// Check refuses a request without a point or with two points, and members that exceed their limits.
+func (r *ResetRequest) Check() error {
+	if err := CheckLimits(*r); err != nil {
+		return err
+	}
+	switch {
+	case (r.Event == 0) == (r.To == ""):
+		return Invalid("event", "is required, or to; not both")
+	case r.Event < 0:
+		return Invalid("event", "must be at least 1")
+	case r.To != "" && r.To != ResetToFirstTask && r.To != ResetToLastTask:
+		return Invalid("to", "must be %s or %s", ResetToFirstTask, ResetToLastTask)
+	}
+	return nil
+}
+
+// ResetReceipt is the response to the reset of a run. RunID is the ID of the new run, and the outcome is reset.
+type ResetReceipt struct {
+	CommandReceipt
+	ContinuedFrom string `json:"continued_from_run_id"` // the run that was reset
+	Event         int64  `json:"event"`                 // last copied event
+}
+
 // RunDeletion is a request to delete a closed run.
 type RunDeletion struct {
 	Target
@@ -154,10 +202,11 @@ type DeletedRun struct {
 	CurrentRunID *string `json:"current_run_id"`
 }
 
-// CommandReceipt is the response to signal, cancel, terminate, request-cancellation, repair, archive and redrive.
+// CommandReceipt is the response to signal, cancel, terminate, request-cancellation, repair, archive, redrive and
+// reset.
 type CommandReceipt struct {
 	// signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived,
-	// archive_not_needed, redriven
+	// archive_not_needed, redriven, reset
 	Outcome      string `json:"outcome"`
 	WorkflowID   string `json:"workflow_id"`
 	RunID        string `json:"run_id"`

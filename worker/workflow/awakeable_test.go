@@ -20,7 +20,7 @@ func (a *app) resolve(seq int64, result any, f *protocol.Failure) {
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	a.decide(engine.ResolveAwakeable{Seq: seq, Result: p.Blob, Failure: f, Hash: "h"})
+	a.decide(engine.ResolveAwakeable{Seq: seq, ID: engine.StepID(a.run.ID, seq), Result: p.Blob, Failure: f, Hash: "h"})
 }
 
 func TestAnAwakeableHasTheResultThatItsCallerDelivers(t *testing.T) {

@@ -127,7 +127,7 @@ func (m *machine) hashID(kind string, n int64) string {
 // woke, the ID of the run in which that code ran first. Its recorded results depend on those identifiers.
 func (m *machine) runOfIDs() string {
 	for _, r := range m.copied {
-		if m.at <= r.Event {
+		if m.at <= r.SeenEvent() {
 			return r.RunID
 		}
 	}

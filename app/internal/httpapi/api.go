@@ -32,6 +32,7 @@ type Options struct {
 	// Dependencies of the routes: the broker implements the verbs, the view the read models.
 	Starts           Starts
 	Runs             Runs
+	Continuations    Continuations
 	Schedules        Schedules
 	BatchJobs        BatchJobs
 	Namespaces       Namespaces

@@ -116,6 +116,11 @@ func (f *fake) Redrive(_ context.Context, in protocol.RedriveRequest) (protocol.
 	return protocol.RedriveReceipt{CommandReceipt: r, ContinuedFrom: in.RunID, ResumeSequence: 1}, err
 }
 
+func (f *fake) Reset(_ context.Context, in protocol.ResetRequest) (protocol.ResetReceipt, error) {
+	r, err := f.end("reset", protocol.EndRequest{Target: in.Target, RequestID: in.RequestID})
+	return protocol.ResetReceipt{CommandReceipt: r, ContinuedFrom: in.RunID, Event: in.Event}, err
+}
+
 func (f *fake) DeleteRun(_ context.Context, in protocol.RunDeletion) (protocol.DeletedRun, error) {
 	return protocol.DeletedRun{WorkflowID: in.WorkflowID, RunID: in.RunID, Outcome: "deleted"}, f.saw(in)
 }

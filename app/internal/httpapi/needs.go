@@ -32,10 +32,15 @@ type Runs interface {
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	Redrive(context.Context, protocol.RedriveRequest) (protocol.RedriveReceipt, error)
 	ResolveAwakeable(context.Context, protocol.AwakeableRequest) (protocol.AwakeableReceipt, error)
 	DeleteRun(context.Context, protocol.RunDeletion) (protocol.DeletedRun, error)
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportResponse, error)
+}
+
+// Continuations are the verbs that continue a run as a new run with a copy of its history.
+type Continuations interface {
+	Redrive(context.Context, protocol.RedriveRequest) (protocol.RedriveReceipt, error)
+	Reset(context.Context, protocol.ResetRequest) (protocol.ResetReceipt, error)
 }
 
 // WorkerOperations are operators' commands for workers.

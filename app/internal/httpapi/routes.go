@@ -82,6 +82,9 @@ func routeTable() []route {
 
 		longHeld(ours(get, "/api/sojourn/workflows/{workflow}/result", "workflow_result", auth.Viewer, result)),
 		longHeld(ours(get, "/api/sojourn/workflows/{workflow}/runs/{run}/result", "run_result", auth.Viewer, result)),
+		// The path needs a run ID: a retry after a lost response must not reset the new run.
+		audited("workflow.reset",
+			ours(post, "/api/sojourn/workflows/{workflow}/runs/{run}/reset", "reset", auth.Writer, reset)),
 		ours(get, "/api/runs/{run}", "describe_run_by_id", auth.Viewer, describeRun),
 		anyNamespace(ours(get, "/api/tokens", "list_tokens", auth.Admin, listTokens)),
 		anyNamespace(ours(post, "/api/tokens", "create_token", auth.Admin, createToken)),

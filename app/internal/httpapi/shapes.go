@@ -509,6 +509,13 @@ var shapes = map[string]serve.Shape{
 			protocol.ReasonUnsupportedHistory, protocol.ReasonActivityRun, protocol.ReasonSessionMissing,
 			protocol.ReasonSessionClosed, protocol.ReasonInvalidSession, protocol.ReasonQuotaExceeded),
 	},
+	"reset": {
+		Summary: "Reset a run to the end of a workflow task", Body: protocol.ResetRequest{},
+		Responses: map[int]any{http.StatusAccepted: protocol.ResetReceipt{}, http.StatusOK: protocol.ResetReceipt{}},
+		Refuses: with(onRun, protocol.ReasonResetPoint, protocol.ReasonUnsupportedHistory, protocol.ReasonStructuralLimit,
+			protocol.ReasonActivityRun, protocol.ReasonSessionMissing, protocol.ReasonSessionClosed,
+			protocol.ReasonInvalidSession, protocol.ReasonQuotaExceeded),
+	},
 	"delete_run": {
 		Summary: "Delete a run", Query: deletionQuery{}, Responses: serve.OK(protocol.DeletedRun{}),
 		Refuses: with(noWorkflow, protocol.ReasonRunNotClosed),

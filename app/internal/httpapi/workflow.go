@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"time"
 	"unicode/utf8"
@@ -313,7 +314,7 @@ func redrive(a *API, c *call) (response, error) {
 		return response{}, err
 	}
 	in.Target, in.Identity = c.target(), c.Principal.Name
-	out, err := a.opt.Runs.Redrive(c.Ctx, in)
+	out, err := a.opt.Continuations.Redrive(c.Ctx, in)
 	c.detail = in.RunID + " as " + out.RunID
 	status := http.StatusAccepted
 	if out.Retained {
@@ -322,6 +323,25 @@ func redrive(a *API, c *call) (response, error) {
 	return response{
 		status, redriveReceipt{accepted(c, out.CommandReceipt), out.ContinuedFrom, out.ResumeSequence},
 	}, err
+}
+
+// reset responds with 202, or with 200 if the request was repeated.
+func reset(a *API, c *call) (response, error) {
+	var in protocol.ResetRequest
+	if err := c.Read(&in); err != nil {
+		return response{}, err
+	}
+	in.Target, in.Identity = c.target(), c.Principal.Name
+	out, err := a.opt.Continuations.Reset(c.Ctx, in)
+	c.detail = fmt.Sprintf("%s to event %d as %s", in.RunID, out.Event, out.RunID)
+	if in.Reason != "" {
+		c.detail += ": " + in.Reason
+	}
+	status := http.StatusAccepted
+	if out.Retained {
+		status = http.StatusOK
+	}
+	return response{status, out}, err
 }
 
 // deletionQuery is the query of delete_run.

@@ -144,6 +144,18 @@ var aboutControl = map[string]about{
 			"the first response, with status 200.",
 		body: `{"request_id": "7d1c"}`,
 	},
+	"reset": {
+		text: "Continue a run from the end of one of its workflow tasks as a new run of the same workflow ID, for example " +
+			"after a defect in the code was corrected. The history of the new run begins with a copy of the events up to " +
+			"`event`, which must be the last event that a workflow task recorded; `to` names the first or last such event. " +
+			"An open run closes as terminated with the reason `reset`; a closed run stays as it is. Activities that were " +
+			"open at that point run again with new attempts, and timers keep their time. Sessions, children and awakeables " +
+			"that were open at that point belong to the new run. The new run receives the signals, the updates without a " +
+			"result and the outcomes of awakeables that arrived afterwards, unless `reapply` is false. A refusal with " +
+			"`not_a_reset_point` contains the nearest allowed events in `previous_event` and `next_event`. A request that " +
+			"is repeated with the same `request_id` returns the first response, with status 200.",
+		body: `{"event": 12, "reason": "wrong price", "request_id": "7d1c"}`,
+	},
 	"delete_run": {
 		text: "Delete a closed run with its history, logs and search attributes, and the ended sessions that its code " +
 			"started. This cannot be undone. The app first delivers undelivered messages of the run to other runs. " +

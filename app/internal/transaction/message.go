@@ -5,7 +5,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // startChildren starts child runs in the same transaction. Their workflow IDs belong to the parent run, or the decision
@@ -119,7 +118,7 @@ func reportChildEnds(rows store.Rows, now time.Time, w *store.Writes) {
 				continue
 			}
 			parent, at := decidedRun(rows, m.ToRun, w)
-			if parent == nil || parent.Status == protocol.RunContinued { // the next run of the chain is not loaded
+			if parent == nil || parent.Superseded() { // the next run of the chain is not loaded
 				continue
 			}
 			d, err := engine.DecideRun(parent, environment(rows, parent), m.Input(), now)

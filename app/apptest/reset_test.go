@@ -1,0 +1,377 @@
+package apptest_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/sojourn-run/sojourn/app/apptest"
+)
+
+func resetPath(id, run string) string {
+	return "/api/sojourn/workflows/" + id + "/runs/" + run + "/reset"
+}
+
+// typesOf returns the types of the events of a run.
+func (c caller) typesOf(id, run string) (types []string) {
+	c.t.Helper()
+	for _, e := range c.want(200, "GET", "/api/workflows/"+id+"/runs/"+run+"/history", "").body["events"].([]any) {
+		types = append(types, e.(map[string]any)["event_type"].(string))
+	}
+	return types
+}
+
+// An open run is reset at an app that did not start it. The run closes as terminated, and a new run begins after the
+// event: the completed activity keeps its result, the open one runs again, and reports of the old attempt and the old
+// workflow task are refused. A repeated request returns the first response.
+func TestAResetContinuesARunFromTheEndOfAWorkflowTask(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("order")
+		h.decide(h.poll("workflow"), step) // events 1 and 2
+		first := h.poll("activity")
+		h.want(200, "POST", stepPath(first, "complete"), h.stepBody(first, "")) // 3
+		h.decide(h.poll("workflow"), step)                                      // 4
+		open := h.poll("activity")
+		h.want(202, "POST", "/api/workflows/order/signal/go", `{"input":[7]}`) // 5
+
+		got := other.want(409, "POST", resetPath("order", run), `{"event":3}`)
+		if got.text("reason") != "not_a_reset_point" || got.body["previous_event"] != 2.0 || got.body["next_event"] != 4.0 {
+			t.Errorf("an event between two tasks: %s", got.raw)
+		}
+		for _, body := range []string{`{}`, `{"event":2,"to":"last_task"}`, `{"to":"third_task"}`, `{"event":-1}`} {
+			other.want(422, "POST", resetPath("order", run), body)
+		}
+		body := `{"to":"last_task","reason":"wrong price","request_id":"r1"}`
+		done := other.want(202, "POST", resetPath("order", run), body)
+		next := done.text("run_id")
+		if next == run || done.text("outcome") != "reset" || done.body["event"] != 4.0 ||
+			done.text("continued_from_run_id") != run {
+			t.Errorf("response: %s", done.raw)
+		}
+		if again := h.want(200, "POST", resetPath("order", run), body); again.text("run_id") != next {
+			t.Errorf("repeated: %s", again.raw)
+		}
+		h.want(409, "POST", resetPath("order", run), `{"to":"first_task","request_id":"r1"}`)
+		refused := h.want(409, "POST", resetPath("order", run), `{"event":2,"request_id":"r2"}`)
+		if refused.text("reason") != "historical_run_command_rejected" || refused.text("current_run_id") != next {
+			t.Errorf("another request: %s", refused.raw)
+		}
+
+		old := h.want(200, "GET", "/api/workflows/order/runs/"+run, "")
+		if old.text("status") != "terminated" || old.text("closed_reason") != "terminated" {
+			t.Errorf("the run that was reset: %s", old.raw)
+		}
+		end := h.eventsOf("order", run, "WorkflowTerminated")[0]
+		if end["reason"] != "reset" || end["continued_to_run_id"] != next ||
+			h.eventsOf("order", run, "TerminateRequested")[0]["reason"] != "wrong price" {
+			t.Errorf("the end of the run: %v", end)
+		}
+		from := h.eventsOf("order", next, "WorkflowStarted")[0]["reset_from"].(map[string]any)
+		if from["run_id"] != run || from["event"] != 4.0 || from["seen"] != 3.0 || from["reason"] != "wrong price" {
+			t.Errorf("reset_from: %v", from)
+		}
+		h.want(409, "POST", stepPath(open, "complete"), h.stepBody(open, "")) // the run has closed
+
+		task := h.poll("activity")
+		if !strings.HasPrefix(task.text("task_id"), next+"-2") || task.number("attempt_number") != 1 ||
+			task.text("idempotency_key") == open.text("idempotency_key") {
+			t.Errorf("activity of the new run: %s", task.json())
+		}
+		h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+		flow := h.poll("workflow")
+		for kind, n := range map[string]int{
+			"ActivityScheduled": 2, "ActivityCompleted": 2, "SignalReceived": 1, "WorkflowTerminated": 0,
+		} {
+			if got := strings.Count(flow.json(), `"event_type":"`+kind+`"`); got != n {
+				t.Errorf("%d times %s, want %d: %s", got, kind, n, flow.json())
+			}
+		}
+		h.decide(flow, finish)
+		v := other.want(200, "GET", "/api/workflows/order", "")
+		if v.text("status") != "completed" || v.text("run_id") != next || v.body["run_number"] != 2.0 {
+			t.Errorf("after the reset: %s", v.raw)
+		}
+		audit := other.want(200, "GET", "/api/audit", "").raw
+		if !strings.Contains(audit, "workflow.reset") ||
+			!strings.Contains(audit, run+" to event 4 as "+next+": wrong price") {
+			t.Errorf("audit: %s", audit)
+		}
+		// A caller that waits for the result of the old run gets the result of the new one.
+		if r := other.want(200, "GET", "/api/sojourn/workflows/order/runs/"+run+"/result", ""); r.text("run_id") != next {
+			t.Errorf("the result of the old run: %s", r.raw)
+		}
+	})
+}
+
+// Signals, an update without a result and the outcome of an awakeable that arrived after the point reach the new run.
+// An answered update and signals that the code sent to itself do not. Without reapply, the new run waits for all of
+// them.
+func TestAResetAppliesWhatArrivedAfterThePointAgain(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		here, other := caller{t, a, "default"}, caller{t, b, "default"}
+		h := withAwakeables(here)
+		for _, again := range []bool{true, false} {
+			id := fmt.Sprint("flow-", again)
+			run := h.start(id)
+			wait := `{"type":"open_signal_wait","signal_name":"go"}`
+			h.decide(h.poll("workflow"), openAwakeable, openAwakeable, wait) // events 2, 3, 4
+			path := func(seq int) string { return fmt.Sprintf("/api/sojourn/awakeables/%s-%d/complete", run, seq) }
+			other.want(200, "POST", path(1), `{"result":1}`)
+			h.decide(h.poll("workflow"), openAwakeable, // command 4
+				`{"type":"signal_workflow","workflow_id":"`+id+`","signal_name":"own"}`)
+			other.want(202, "POST", "/api/workflows/"+id+"/signal/go", `{"input":[7]}`)
+			h.decide(h.poll("workflow"), wait)
+			other.want(202, "POST", "/api/workflows/"+id+"/update/first", `{"input":[1]}`)
+			task := h.poll("workflow")
+			h.decide(task, `{"type":"complete_update","update_id":"`+task.text("workflow_update_id")+`"}`)
+			open := other.want(202, "POST", "/api/workflows/"+id+"/update/second", `{"input":[2]}`)
+
+			next := other.want(202, "POST", resetPath(id, run), fmt.Sprintf(`{"event":4,"reapply":%v}`, again)).text("run_id")
+			types := slices.Compact(here.typesOf(id, next)[1:])
+			want := "AwakeableOpened SignalWaitOpened"
+			if again {
+				want += " AwakeableCompleted SignalReceived UpdateAccepted"
+			}
+			if got := strings.Join(types, " "); got != want {
+				t.Errorf("reapply %v: the new run has the events %s, want %s", again, got, want)
+			}
+			failed := len(here.eventsOf(id, run, "UpdateCompleted")) == 2
+			if failed == again {
+				t.Errorf("reapply %v: the open update of the old run failed: %v", again, failed)
+			}
+			// Awakeables of the copied events have their IDs; the later one ended with the old run.
+			if got := other.want(409, "POST", path(4), `{"result":1}`); got.text("reason") != "awakeable_closed" {
+				t.Errorf("an awakeable that was opened after the point: %s", got.raw)
+			}
+			first := other.want(200, "POST", path(1), `{"result":1}`)
+			other.want(409, "POST", path(1), `{"result":2}`)
+			second := other.want(200, "POST", path(2), `{"result":2}`)
+			if repeated := here.want(200, "POST", path(2), `{"result":2}`); repeated.raw != second.raw ||
+				second.text("run_id") != next || first.text("run_id") != next {
+				t.Errorf("awakeables of the new run: %s, %s, %s", first.raw, second.raw, repeated.raw)
+			}
+			if n := len(here.eventsOf(id, next, "AwakeableCompleted")); n != 2 {
+				t.Errorf("%d awakeables completed in the new run", n)
+			}
+			if again {
+				answers := other.later("POST", "/api/workflows/"+id+"/update/third", `{"input":[3],"wait_for":"completed"}`)
+				for range 2 { // the update that the old run had not answered, and one for the new run
+					for task = h.poll("workflow"); task.text("workflow_update_id") == ""; task = h.poll("workflow") {
+						h.want(200, "POST", flowPath(task, "fail"), h.flowBody(
+							task, `,"failure":{"type":"WorkflowTaskWaitingForHistory","message":"waits"}`,
+						))
+					}
+					h.decide(task, `{"type":"complete_update","update_id":"`+task.text("workflow_update_id")+`"}`)
+				}
+				if got := <-answers; got.text("update_status") != "completed" {
+					t.Errorf("an update of the new run: %s", got.raw)
+				}
+				done := here.eventsOf(id, next, "UpdateCompleted")
+				if len(done) != 2 || done[0]["update_id"] != open.text("update_id") {
+					t.Errorf("updates of the new run: %v", done)
+				}
+			}
+			other.want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`)
+		}
+	})
+}
+
+// Many callers at two apps reset a run and send signals at the same time. One reset wins, and each acknowledged signal
+// is in the history of the current run.
+func TestConcurrentResetsAndSignalsLoseNothing(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		apps := []caller{{t, a, "default"}, {t, b, "default"}}
+		h := register(apps[0], "w", "")
+		run := h.start("order")
+		h.decide(h.poll("workflow"), step)
+		var g sync.WaitGroup
+		var mu sync.Mutex
+		created := map[string]bool{}
+		sent := 0
+		for i := range 20 {
+			g.Go(func() {
+				code, got := apps[i%2].keyed("", resetPath("order", run), fmt.Sprintf(`{"event":2,"request_id":"r%d"}`, i))
+				if code == 202 {
+					mu.Lock()
+					created[got["run_id"].(string)] = true
+					mu.Unlock()
+				}
+			})
+			g.Go(func() {
+				code, _ := apps[i%2].keyed("", "/api/workflows/order/signal/go", `{"input":[1]}`)
+				if code == 202 {
+					mu.Lock()
+					sent++
+					mu.Unlock()
+				}
+			})
+		}
+		g.Wait()
+		v := apps[1].want(200, "GET", "/api/workflows/order", "")
+		n := len(apps[1].eventsOf("order", v.text("run_id"), "SignalReceived"))
+		if len(created) != 1 || !created[v.text("run_id")] || v.body["run_count"] != 2.0 || n != sent || sent == 0 {
+			t.Errorf("%d runs created, %d of %d signals in the current run: %s", len(created), n, sent, v.raw)
+		}
+	})
+}
+
+// servedChild returns a command that starts a child of type flow in the queue of the worker.
+func servedChild(id, more string) string {
+	return `{"type":"start_child_workflow","workflow_type":"flow","queue":"` + handQueue + `","workflow_id":"` + id + `"` +
+		more + `}`
+}
+
+// workflowTask polls until it gets a workflow task of a run. It returns other tasks to their runs as waiting.
+func (h hand) workflowTask(run string) handTask {
+	h.t.Helper()
+	for {
+		task := h.poll("workflow")
+		if task.text("run_id") == run {
+			return task
+		}
+		h.want(200, "POST", flowPath(task, "fail"), h.flowBody(
+			task, `,"failure":{"type":"WorkflowTaskWaitingForHistory","message":"waits"}`,
+		))
+	}
+}
+
+// Children that were open at the point report to the new run: a child that ends afterwards, also after the old run was
+// deleted and after the new run was reset again; a child that ended before the reset; and a child that ended after its
+// parent had closed. A child that was started after the point is cancelled.
+func TestChildrenReportToTheRunAfterAReset(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("parent")
+		// events 2 to 7
+		h.decide(h.poll("workflow"), servedChild("ended", ""), servedChild("open", ""), servedChild("late", ""))
+		children := map[string]handTask{}
+		for range 3 {
+			task := h.poll("workflow")
+			children[task.text("workflow_id")] = task
+		}
+		h.decide(children["ended"], finish)
+		h.decide(h.workflowTask(run), servedChild("later", ""))
+		later := h.poll("workflow")
+		next := other.want(202, "POST", resetPath("parent", run), `{"to":"first_task"}`).text("run_id")
+		h.eventually("/api/workflows/later", func(r response) bool { return r.text("status") == "cancelled" })
+		h.want(409, "POST", flowPath(later, "complete"), h.flowBody(later, `,"commands":[`+finish+`]`))
+		got := h.eventsOf("parent", next, "ChildRunCompleted")
+		if len(got) != 1 || got[0]["child_workflow_instance_id"] != "ended" {
+			t.Errorf("ends of children that the new run received again: %v", got)
+		}
+
+		h.decide(children["open"], finish)
+		h.eventually("/api/workflows/parent/runs/"+next+"/history", func(r response) bool {
+			return strings.Count(r.raw, `"event_type":"ChildRunCompleted"`) == 2
+		})
+		last := other.want(202, "POST", resetPath("parent", next), `{"event":7}`).text("run_id")
+		h.want(200, "DELETE", "/api/workflows/parent/runs/"+run, "")
+		h.decide(children["late"], finish)
+		h.eventually("/api/workflows/parent/runs/"+last+"/history", func(r response) bool {
+			return strings.Count(r.raw, `"event_type":"ChildRunCompleted"`) == 3
+		})
+		h.decide(h.workflowTask(last), finish)
+
+		// The parent closes, and then its child ends: only the child knows how.
+		run = h.start("closed")
+		h.decide(h.workflowTask(run), servedChild("orphan", ""), servedChild("survivor", ""))
+		for range 2 {
+			task := h.poll("workflow")
+			children[task.text("workflow_id")] = task
+		}
+		h.want(200, "POST", "/api/workflows/closed/terminate", `{}`)
+		h.decide(children["orphan"], finish)
+		next = other.want(202, "POST", resetPath("closed", run), `{"event":5}`).text("run_id")
+		h.eventually("/api/workflows/closed/runs/"+next+"/history", func(r response) bool {
+			return strings.Count(r.raw, `"event_type":"ChildRunCompleted"`) == 1
+		})
+		if v := h.want(200, "GET", "/api/workflows/closed/runs/"+run, ""); v.text("closed_reason") != "terminated" ||
+			len(h.eventsOf("closed", run, "WorkflowTerminated")) != 1 {
+			t.Errorf("the closed run: %s", v.raw)
+		}
+		h.decide(children["survivor"], finish)
+		h.eventually("/api/workflows/closed/runs/"+next+"/history", func(r response) bool {
+			return strings.Count(r.raw, `"event_type":"ChildRunCompleted"`) == 2
+		})
+	})
+}
+
+// A child is reset while it is open. Its parent waits for the new run and receives its end.
+func TestAParentWaitsForTheNewRunOfAResetChild(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		parent := h.start("parent")
+		h.decide(h.poll("workflow"), servedChild("child", `,"execution_timeout_seconds":3600`))
+		child := h.poll("workflow")
+		h.decide(child, waitForGo)
+		deadline := h.want(200, "GET", "/api/workflows/child", "").text("execution_deadline_at")
+		next := other.want(202, "POST", resetPath("child", child.text("run_id")), `{"to":"last_task"}`).text("run_id")
+		v := other.want(200, "GET", "/api/workflows/child", "")
+		if v.text("run_id") != next || v.text("parent_run_id") != parent || v.text("execution_deadline_at") != deadline {
+			t.Errorf("the new run of the child: %s", v.raw)
+		}
+		h.eventually("/api/workflows/parent/runs/"+parent+"/history", func(r response) bool {
+			return strings.Contains(r.raw, next) && !strings.Contains(r.raw, "ChildRunTerminated")
+		})
+		other.want(202, "POST", "/api/workflows/child/signal/go", `{"input":[1]}`)
+		h.decide(h.workflowTask(next), finish)
+		h.decide(h.workflowTask(parent), finish)
+		got := h.eventsOf("parent", parent, "ChildRunCompleted")
+		if len(got) != 1 || got[0]["child_workflow_run_id"] != next {
+			t.Errorf("the end of the child: %v", got)
+		}
+	})
+}
+
+// The session that the code started before the point stays, and the next activity acquires it under a higher epoch with
+// new state. The session that the code started later is closed. The session of a closed run is open again.
+func TestAResetRaisesTheEpochOfSessions(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		run := h.start("order")
+		session := run + "-1"
+		h.decide(h.poll("workflow"), `{"type":"start_session"}`, inSession(session)) // events 2 and 3
+		epochOf := func(task handTask) (float64, any) {
+			held, _ := task["worker_session"].(map[string]any)
+			return held["epoch"].(float64), held["is_new"]
+		}
+		task := h.poll("activity")
+		first, _ := epochOf(task)
+		h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+		h.decide(h.poll("workflow"), `{"type":"start_session"}`, inSession(session), inSession(run+"-3"))
+		h.poll("activity")
+		closed := func(id string) bool {
+			return strings.Contains(other.want(200, "GET", "/api/worker-sessions/"+id, "").raw, `"status":"closed"`)
+		}
+		epoch := first
+		for _, ends := range []bool{false, true} {
+			if ends {
+				other.want(200, "POST", "/api/workflows/order/terminate", `{}`)
+			}
+			next := other.want(202, "POST", resetPath("order", run), `{"event":3}`).text("run_id")
+			if !ends && !closed(run+"-3") {
+				t.Error("the session that was started after the point is open")
+			}
+			task = h.poll("activity")
+			now, isNew := epochOf(task)
+			if now <= epoch || isNew != true || !strings.HasPrefix(task.text("task_id"), next+"-2") {
+				t.Errorf("epoch %v after %v, new %v: %s", now, epoch, isNew, task.json())
+			}
+			run, epoch = next, now
+		}
+		h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+		h.decide(h.poll("workflow"), finish)
+		if !closed(session) {
+			t.Error("the session of the completed run is open")
+		}
+	})
+}
