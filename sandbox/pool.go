@@ -245,6 +245,11 @@ func (p *Pool) Report() Report { return p.report }
 // Carries returns how many executors of these activities fit into the memory of all executors if each uses its memory
 // limit; at least 1.
 func (p *Pool) Carries(activities []string) int {
+	return int(max(1, p.memory/p.MemoryLimit(activities)))
+}
+
+// MemoryLimit returns the largest memory limit of an executor of these activities, in bytes.
+func (p *Pool) MemoryLimit(activities []string) int64 {
 	largest := int64(1)
 	for _, name := range activities {
 		l, _, err := p.find(name, "")
@@ -255,7 +260,7 @@ func (p *Pool) Carries(activities []string) int {
 			largest = max(largest, l.limits.Memory)
 		}
 	}
-	return int(max(1, p.memory/largest))
+	return largest
 }
 
 // Has reports whether there is a handler for the activity, and returns its runtime.

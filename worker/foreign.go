@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/sandbox"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/internal/runner"
 )
@@ -150,10 +151,14 @@ func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) 
 	return nil, false
 }
 
-// sessionDefinitions returns the names of the session definitions in Go and in handler files.
+// sessionDefinitions returns the names of the session definitions in Go and in handler files. It omits a file whose
+// options may set resources until they were read: until then the worker would exceed its resources.
 func (w *Worker) sessionDefinitions() []string {
 	all := w.opt.Registry.SessionDefinitions()
 	for _, h := range w.Handlers().sessions {
+		if w.awaitsResources(h) {
+			continue
+		}
 		all = append(all, strings.TrimPrefix(h.Name, sandbox.SessionPrefix))
 	}
 	return all
@@ -177,22 +182,58 @@ func (w *Worker) preparedDefinitions() (all []string) {
 	return all
 }
 
+// fileResources are the resources in the options of the file of a session definition.
+type fileResources struct {
+	hash      string // of the file
+	resources protocol.Resources
+}
+
+// awaitsResources reports whether the file of a session definition mentions resources and its options were not read.
+func (w *Worker) awaitsResources(h sandbox.Definition) bool {
+	w.found.Lock()
+	known := w.fileResources[h.Name].hash == h.Hash
+	w.found.Unlock()
+	return !known && mentions(h, "resources")
+}
+
+// resourcesOf returns the resources in the options of the file of a session definition, if they were read.
+func (w *Worker) resourcesOf(h sandbox.Definition) protocol.Resources {
+	w.found.Lock()
+	defer w.found.Unlock()
+	if r := w.fileResources[h.Name]; r.hash == h.Hash {
+		return r.resources
+	}
+	return nil
+}
+
+// mentions reports whether a file contains a word, in snake case or camel case.
+func mentions(h sandbox.Definition, word string) bool {
+	source, err := os.ReadFile(h.Path)
+	return err == nil && strings.Contains(strings.ToLower(strings.ReplaceAll(string(source), "_", "")), word)
+}
+
 // handOverRetry is the pause before the options of a file are read again, for example while packages are installed.
 const handOverRetry = 5 * time.Second
 
-// findHandOvers reads the options of session definitions in files that mention a hand-over. If one allows it, the
-// worker registers again. Until then sessions of these definitions are neither prepared nor handed over.
+// findHandOvers reads the options of session definitions in files that mention a hand-over or resources. If one allows
+// a hand-over or has resources, the worker registers again. Until then sessions of these definitions are neither
+// prepared nor handed over.
 func (w *Worker) findHandOvers(ctx context.Context) {
 	left := w.Handlers().sessions
 	for len(left) > 0 {
 		var failed []sandbox.Definition
 		found := false
 		for _, h := range left {
-			source, err := os.ReadFile(h.Path)
-			if err != nil || !strings.Contains(strings.ToLower(strings.ReplaceAll(string(source), "_", "")), "handover") {
+			resources := mentions(h, "resources")
+			if !resources && !mentions(h, "handover") {
 				continue
 			}
 			raw, err := w.pool.Exported(ctx, h.Name, "options")
+			if err == nil && resources {
+				w.found.Lock()
+				w.fileResources[h.Name], found = fileResources{h.Hash, runner.ResourcesIn(raw)}, true
+				w.found.Unlock()
+			}
 			switch {
 			case err != nil:
 				failed = append(failed, h)
@@ -200,7 +241,7 @@ func (w *Worker) findHandOvers(ctx context.Context) {
 				w.found.Lock()
 				w.prepares[h.Name], found = h.Hash, true
 				w.found.Unlock()
-			default:
+			case mentions(h, "handover"):
 				w.warnIgnoredHandOver(ctx, h)
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/pflag"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
 	"github.com/sojourn-run/sojourn/internal/workeropt"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // Main runs a worker with the workflows and activities that register adds, and exits the process. It reads settings
@@ -101,10 +103,15 @@ func fromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 	if err != nil {
 		sessions = AutoSessions
 	}
+	resources, err := protocol.ParseResources(strings.Join(c.Resources, ","))
+	if err != nil {
+		return nil, fmt.Errorf("resources: %w", err)
+	}
 	return New(workeropt.Over(carrier, Options{
 		Registry: r, Release: current, Strict: c.ReleaseStrict, Token: token, WorkerID: c.WorkerID,
 		Namespace: c.Namespace,
-		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Concurrency: c.WorkerConcurrency,
+		Queues:    c.Queues, BuildID: c.BuildID, Capabilities: c.Capabilities, Resources: resources.Texts(),
+		Concurrency: c.WorkerConcurrency,
 		StickyCache: c.StickyCacheSize, Addr: c.WorkerAddr,
 		AttemptLease: c.AttemptLease,
 		DrainTimeout: c.DrainTimeout, DataDir: c.DataDir, Handlers: c.Handlers, Watch: c.Role == config.Dev,

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -64,9 +66,11 @@ type Options struct {
 	Queues       []string // task queues to poll: default
 	BuildID      string   // version of the worker's code, for rollouts; empty: the workers without one
 	Capabilities []string // what the worker offers for requirements of tasks and sessions
-	Concurrency  int      // activities at once: 128, or 2 × cores if some of them run in executors
-	Workflows    int      // workflow tasks at once: 256, of which at most 2 × cores replay a long history
-	StickyCache  int      // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
+	// Resources are the amounts that the worker's sessions may use together, as quantities: {"gpu_mem": "80GiB"}.
+	Resources   map[string]string
+	Concurrency int // activities at once: 128, or 2 × cores if some of them run in executors
+	Workflows   int // workflow tasks at once: 256, of which at most 2 × cores replay a long history
+	StickyCache int // maximum number of runs in the sticky cache: 1000. Other runs are replayed for each task
 
 	AttemptLease time.Duration // lease of attempts and workflow tasks, renewed with each heartbeat: 30 s
 	DrainTimeout time.Duration // maximum duration of a drain: 25 s
@@ -143,13 +147,16 @@ type Worker struct {
 	found       sync.Mutex        // guards handlers and prepares
 	handlers    Handlers          // activities of other languages
 	prepares    map[string]string // hashes of the files of session definitions with a hand-over, by their names
-	executes    bool              // some activities run in executors
-	together    int               // default maximum of concurrent activities in a session; 0: the number of slots
-	fleet       fleetWide
-	abort       chan struct{}
-	aborting    sync.Once
-	drain       chan struct{}
-	draining    sync.Once
+	// resources of session definitions in files whose options were read, by the names of the files; guarded by found
+	fileResources map[string]fileResources
+	resources     protocol.Resources // amounts for sessions
+	executes      bool               // some activities run in executors
+	together      int                // default maximum of concurrent activities in a session; 0: the number of slots
+	fleet         fleetWide
+	abort         chan struct{}
+	aborting      sync.Once
+	drain         chan struct{}
+	draining      sync.Once
 }
 
 // New checks the options and prepares a worker. The caller must call Run or Close to release its resources.
@@ -173,7 +180,7 @@ func New(o Options) (_ *Worker, err error) {
 	o.AttemptLease = o.AttemptLease.Round(time.Second)
 	w := &Worker{
 		opt: o, id: o.WorkerID, incarnation: ulid.Make().String(), abort: make(chan struct{}), drain: make(chan struct{}),
-		prepares: map[string]string{},
+		prepares: map[string]string{}, fileResources: map[string]fileResources{},
 	}
 	if w.id == "" {
 		w.id = ulid.Make().String()
@@ -226,6 +233,9 @@ func New(o Options) (_ *Worker, err error) {
 		w.machine = link.WatchMachine(orElse(o.DataDir, os.TempDir()))
 	}
 	var run *runner.Runner // the link and the runner refer to each other, and the runner is created later
+	if w.resources, err = protocol.ReadResources(o.Resources); err != nil {
+		return nil, fmt.Errorf("worker: Resources: %w", err)
+	}
 	w.link, err = link.New(link.Options{
 		Carrier: o.internal.Carrier, WorkerID: w.id, Namespace: o.Namespace, Token: o.Token, Incarnation: w.incarnation,
 		Release: o.Release, Strict: o.Strict,
@@ -393,16 +403,56 @@ func (w *Worker) maxSessions() int {
 	if w.opt.Sessions.Max >= 0 {
 		return w.opt.Sessions.Max
 	}
-	for _, name := range w.opt.Registry.ActivityTypes() {
-		if def, _ := w.opt.Registry.FindActivity(name); !def.Options.Isolated {
-			return autoSessions
-		}
-	}
-	activities := w.activityTypes()
-	if w.pool == nil || len(activities) == 0 {
+	if !w.onlyExecutors() {
 		return autoSessions
 	}
-	return min(autoSessions, w.pool.Carries(activities))
+	return min(autoSessions, w.pool.Carries(w.activityTypes()))
+}
+
+// sessionResources returns the resources that sessions use by default, by definition. In executors that is the memory
+// limit of the executor, if the worker declares how much memory it has.
+func (w *Worker) sessionResources() map[string]protocol.Resources {
+	all := map[string]protocol.Resources{}
+	_, limited := w.resources[protocol.ResourceMemory]
+	add := func(definition string, own protocol.Resources, executors ...string) {
+		resources := maps.Clone(own)
+		if limited && w.pool != nil && len(executors) > 0 {
+			if resources == nil {
+				resources = protocol.Resources{}
+			}
+			if _, set := resources[protocol.ResourceMemory]; !set {
+				resources[protocol.ResourceMemory] = protocol.Bytes(w.pool.MemoryLimit(executors))
+			}
+		}
+		if len(resources) > 0 {
+			all[definition] = resources
+		}
+	}
+	for _, name := range w.opt.Registry.SessionDefinitions() {
+		d := w.opt.Registry.sessions[name]
+		if d.Isolated() {
+			add(name, d.Resources(), sandbox.SessionPrefix+name)
+		} else {
+			add(name, d.Resources())
+		}
+	}
+	for _, h := range w.Handlers().sessions {
+		add(strings.TrimPrefix(h.Name, sandbox.SessionPrefix), w.resourcesOf(h), h.Name)
+	}
+	if w.onlyExecutors() {
+		add("*", nil, w.activityTypes()...)
+	}
+	return all
+}
+
+// onlyExecutors reports whether all activities of the worker run in executors.
+func (w *Worker) onlyExecutors() bool {
+	for _, name := range w.opt.Registry.ActivityTypes() {
+		if def, _ := w.opt.Registry.FindActivity(name); !def.Options.Isolated {
+			return false
+		}
+	}
+	return w.pool != nil && len(w.activityTypes()) > 0
 }
 
 func (w *Worker) activityTypes() []string {
@@ -442,6 +492,8 @@ func (w *Worker) registration() protocol.RegisterRequest {
 		WorkflowTypes: o.Registry.WorkflowTypes(), ActivityTypes: w.offered(), Capabilities: w.capabilities(),
 		WorkflowSlots: &o.Workflows, ActivitySlots: new(w.concurrency()), MaxSessions: new(w.maxSessions()),
 		AttemptLease: int64(o.AttemptLease / time.Second), Settings: new(w.fleet.get().Revision),
+		Resources: w.resources, SessionResources: w.sessionResources(),
+		MaxSetUps: cmp.Or(o.Sessions.MaxSetUps, runtime.GOMAXPROCS(0)),
 		Session: &protocol.SessionSettings{
 			LeaseMS: o.Sessions.Lease.Milliseconds(), BufferMS: o.Sessions.Buffer.Milliseconds(),
 			IdleMS:        o.Sessions.Idle.Milliseconds(),

@@ -175,7 +175,7 @@ func (id taskID) lease(
 	}
 	// Count the sessions of the worker under the lock of its row: of two concurrent claims, only one gets the worker's
 	// last free place for a session.
-	l.Sessions, l.Counted = rows.Holding(l.Worker.Key(), sk, now), true
+	l.Sessions, l.Used, l.Counted = rows.Holding(l.Worker.Key(), sk, now), rows.Used(l.Worker, now), true
 	var out engine.LeasedActivity
 	w, d, err := transaction.Decide(
 		rows, run,
@@ -271,7 +271,7 @@ func (b *Broker) LeaseStatus(ctx context.Context, in protocol.LeaseRequest) (pro
 			if err != nil {
 				return err
 			}
-			l.Sessions, l.Counted = held[l.Worker.ID].Sessions, true
+			l.Sessions, l.Used, l.Counted = held[l.Worker.ID].Sessions, held[l.Worker.ID].UsedAt(l.Worker), true
 		}
 		settings, refusal := id.settings(run, in.Kind, b.store.Queue)
 		id.status(&s, run, l, session, settings, now)

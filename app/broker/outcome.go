@@ -93,9 +93,13 @@ func (b *Broker) workflowOutcomeTransaction(
 		return store.Transaction{}, "", err
 	}
 	needs.Runs = append(needs.Runs, first...)
+	workers, err := b.workersFor(ctx, in.Namespace, in.Commands)
+	if err != nil {
+		return store.Transaction{}, "", err
+	}
 	c := transaction.UpdateRun(in.Namespace, run, needs, engine.CompleteTask{
 		Number: n, Holder: h, Commands: in.Commands, Hash: hash, RecordFrom: in.RecordFrom,
-		Types: types, Carry: carry, Inbox: inbox, Ends: ends,
+		Types: types, Carry: carry, Inbox: inbox, Ends: ends, Workers: workers,
 		Code:    b.workerDeclarations(ctx, in),
 		Streams: in.StreamWaits, PreviousHash: func() string { return hashOf(commands) },
 	})

@@ -322,6 +322,7 @@ func (b *Broker) commitResumes(
 				Draining: b.workers.DrainOf(stored) != nil,
 				Lessee: engine.Lessee{
 					Worker: stored, Sessions: rows.Holding(key, engine.SessionKey{}, now), Counted: true,
+					Used: rows.Used(stored, now),
 				},
 			}
 			next := map[engine.SessionKey]*engine.Session{} // a heartbeat may name a session twice
@@ -340,6 +341,12 @@ func (b *Broker) commitResumes(
 				}
 				if !s.With(stored, now) {
 					resume.Lessee.Sessions++
+					one := c.Session.UsedBy(stored, now)
+					if len(s.UsedBy(stored, now)) == 0 && len(one) > 0 {
+						var more engine.Amounts
+						more.Add(one, 1)
+						resume.Lessee.Used = resume.Lessee.Used.Plus(more)
+					}
 				}
 				next[c.Session.Key()] = &c.Session
 				writes.Sessions = append(writes.Sessions, c)

@@ -49,7 +49,7 @@ func (b *Broker) CreateSession(ctx context.Context, in protocol.SessionCreate) (
 		}
 		c, err := engine.DecideSession(s, engine.CreateSession{
 			Namespace: key.Namespace, Options: in.SessionOptions, EpochWatermark: rows.EpochWatermark, Outcome: &outcome,
-			Lessee: engine.Lessee{Worker: w, Sessions: rows.Holding(key, sk, now), Counted: true},
+			Lessee: engine.Lessee{Worker: w, Sessions: rows.Holding(key, sk, now), Counted: true, Used: rows.Used(w, now)},
 		}, now)
 		return store.Writes{Sessions: []engine.SessionChange{c}, Answer: c.Session}, err
 	}})

@@ -112,9 +112,9 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 	best := -1
 	for i, w := range workers {
 		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions &&
-			len(engine.Missing(s.NeededCapabilities(), w.Capabilities)) == 0 &&
+			len(engine.Missing(s.NeededCapabilities(), w.Capabilities)) == 0 && fitsAt(&s, &workers[i]) &&
 			len(engine.Missing(queues, w.TaskQueues)) == 0 && (s.ReleasePolicy != engine.PolicyFinish || w.Release == s.Release)
-		if fits && (best < 0 || w.Sessions < workers[best].Sessions) {
+		if fits && (best < 0 || roomier(&s, &workers[i], &workers[best])) {
 			best = i
 		}
 	}

@@ -160,7 +160,7 @@ func (d *Dispatch) Polls(k engine.WorkerKey, kind protocol.TaskKind) (names []st
 // routesAlike reports whether two registrations of a worker are equal for routing.
 func routesAlike(a, b *engine.Worker) bool {
 	return a.Incarnation == b.Incarnation && a.BuildID == b.BuildID && a.Group == b.Group && a.Release == b.Release &&
-		a.MaxSessions == b.MaxSessions &&
+		a.MaxSessions == b.MaxSessions && a.SameResources(b) &&
 		a.AnyActivity == b.AnyActivity && slices.Equal(a.WorkflowTypes, b.WorkflowTypes) &&
 		slices.Equal(a.ActivityTypes, b.ActivityTypes) &&
 		slices.Equal(a.Capabilities, b.Capabilities)

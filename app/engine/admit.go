@@ -197,6 +197,9 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 		return e.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
 			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
 	}
+	if short, is := w.shortage(s.resourcesAt(w), s.UsedBy(w, now), l.Used); is {
+		return e.refusedFor(s, w, short)
+	}
 	return admitted()
 }
 

@@ -55,6 +55,8 @@ type SessionChange struct {
 	Delete   bool // delete the row of the session; its epoch stays stored in the watermark
 	// Arguments are the arguments of the session's definition, to be stored; nil: unchanged.
 	Arguments *string
+	// Freed is the worker whose resources became free without an event of the timeline; empty: none.
+	Freed string
 }
 
 // Start is a run to be created: by a caller, by a parent, or as the next run of a run that continues as new. In the

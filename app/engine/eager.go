@@ -55,7 +55,8 @@ func (in CompleteActivity) applyWithEagerTask(st *step) error {
 	}
 	for i := range t.Commands {
 		// An eager task cannot belong to an update, and a run continues as new only in a workflow task.
-		if c := &t.Commands[i]; ofUpdate(*c) || c.Type == protocol.ContinueAsNew {
+		// Resources are compared with those of the live workers, which only a workflow task knows.
+		if c := &t.Commands[i]; ofUpdate(*c) || c.Type == protocol.ContinueAsNew || NeedsResources(c) {
 			return errEagerRejected
 		}
 	}

@@ -25,6 +25,8 @@ type Lessee struct {
 	// exceed the worker's maximum.
 	Sessions int
 	Counted  bool
+	// Used is the sum of the resources of the worker's sessions, if Counted is set.
+	Used Amounts
 	// Draining: the worker drains and receives only tasks of sessions that a successor prepares.
 	Draining bool
 }
@@ -152,6 +154,10 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.moveRunningToOtherEpochs()
 	s.resetWait()
 	adopted := s.prepared(now) && s.Prepare.by(l.Worker, s.Epoch)
+	var prepared protocol.Resources
+	if adopted {
+		prepared = s.Prepare.Resources
+	}
 	preparedFor := s.Epoch
 	if s.Prepare != nil && !adopted {
 		timeline = append(timeline, s.endPreparation(history.At(now), "another worker acquired the session"))
@@ -183,6 +189,11 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.DefaultMaxActivities = l.Worker.DefaultMaxActivities
 	if s.Origin == OriginImplicit {
 		s.Idle = l.Worker.SessionIdle
+	}
+	if adopted {
+		s.use(l.Worker, prepared)
+	} else {
+		s.use(l.Worker, s.resourcesAt(l.Worker))
 	}
 	// The TTL counts from the first acquisition, since no worker could use the session before it.
 	if s.TTL > 0 && s.TTLUntil.IsZero() {

@@ -21,6 +21,9 @@ func Missing(requirements, capabilities []string) []string {
 // missingRequirements returns all missing requirements, or only the first one if the caller needs no explanation.
 func (e explain) missingRequirements(requirements, capabilities []string) (missing []string) {
 	for i, r := range requirements {
+		if strings.HasPrefix(r, resourcePrefix) {
+			continue // compared with the amounts in use, and only for acquisitions
+		}
 		if slices.Contains(capabilities, r) || slices.ContainsFunc(capabilities, func(c string) bool { return fits(r, c) }) {
 			continue
 		}

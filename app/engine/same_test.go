@@ -6,16 +6,19 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // A session counts as changed if any field of its row changed. Its counts are not part of the row.
 func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 	values := map[reflect.Type]reflect.Value{
-		reflect.TypeFor[history.Time]():  reflect.ValueOf(history.At(time.Unix(1, 0))),
-		reflect.TypeFor[*Numbers]():      reflect.ValueOf(&Numbers{Lease: 1}),
-		reflect.TypeFor[*Preparation]():  reflect.ValueOf(&Preparation{Worker: "b"}),
-		reflect.TypeFor[[]string]():      reflect.ValueOf([]string{"gpu"}),
-		reflect.TypeFor[SessionCounts](): reflect.ValueOf(SessionCounts{Active: 1}),
+		reflect.TypeFor[history.Time]():       reflect.ValueOf(history.At(time.Unix(1, 0))),
+		reflect.TypeFor[*Numbers]():           reflect.ValueOf(&Numbers{Lease: 1}),
+		reflect.TypeFor[*Preparation]():       reflect.ValueOf(&Preparation{Worker: "b"}),
+		reflect.TypeFor[[]string]():           reflect.ValueOf([]string{"gpu"}),
+		reflect.TypeFor[protocol.Resources](): reflect.ValueOf(protocol.Resources{"gpu_mem": protocol.Bytes(1)}),
+		reflect.TypeFor[SessionCounts]():      reflect.ValueOf(SessionCounts{Active: 1}),
 	}
 	session := reflect.TypeFor[Session]()
 	for i := range session.NumField() {

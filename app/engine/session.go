@@ -53,8 +53,14 @@ type Session struct {
 	Idle         int64        `json:"idle,omitempty"`  // idle timeout in microseconds; 0: none
 	TTL          int64        `json:"ttl,omitempty"`   // in seconds; 0: none
 	Requirements []string     `json:"requirements,omitempty"`
-	Queue        string       `json:"queue,omitempty"`
-	Connection   string       `json:"connection,omitempty"`
+	// Resources are amounts of the resources of workers that the session needs.
+	Resources protocol.Resources `json:"resources,omitempty"`
+	// Used are the resources that the session uses at its owner, or at its last owner with suspended state.
+	Used protocol.Resources `json:"used,omitempty"`
+	// Suspends: the owner keeps the state for some time after the lease has ended, so Used continues to count.
+	Suspends   bool   `json:"suspends,omitempty"`
+	Queue      string `json:"queue,omitempty"`
+	Connection string `json:"connection,omitempty"`
 	// maximum number of concurrent activities; 0: see DefaultMaxActivities
 	MaxActivities int `json:"max_activities,omitempty"`
 	// the maximum that the owner registered; 0: its slots
@@ -223,6 +229,7 @@ func (s *Session) Same(o *Session) bool {
 		s.Definition == o.Definition && s.OnLost == o.OnLost && s.ArgumentsHash == o.ArgumentsHash &&
 		s.SetUpEpoch == o.SetUpEpoch && s.PreparedFor == o.PreparedFor && s.Prepare.same(o.Prepare) &&
 		slices.Equal(s.UnpreparedBy, o.UnpreparedBy) &&
+		s.Suspends == o.Suspends && s.Resources.Equal(o.Resources) && s.Used.Equal(o.Used) &&
 		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
@@ -304,6 +311,9 @@ func (s *Session) DueAt() history.Time {
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(earliest(due, s.LeaseUntil), s.OtherAt)
 	}
+	if s.Status != protocol.SessionActive {
+		due = earliest(due, s.suspendedUntil())
+	}
 	if !s.Open {
 		due = earliest(due, s.OpensAt())
 	}
@@ -332,6 +342,13 @@ type Worker struct {
 	WorkflowSlots int      `json:"workflow_slots"`
 	ActivitySlots int      `json:"activity_slots"`
 	MaxSessions   int      `json:"max_sessions"` // 0: the worker never holds sessions
+	// Resources are the resources that its sessions may use together.
+	Resources protocol.Resources `json:"resources,omitempty"`
+	// SessionResources are the resources that a session uses unless it needs other amounts, by the name of the session's
+	// definition; "*" applies to all sessions.
+	SessionResources map[string]protocol.Resources `json:"session_resources,omitempty"`
+	// MaxSetUps is the maximum number of set-ups of sessions that it runs at once; 0: not declared.
+	MaxSetUps int `json:"max_set_ups,omitempty"`
 	// SessionLease is the lease of its implicit and workflow-scoped sessions, in microseconds.
 	SessionLease int64 `json:"session_lease"`
 	// SessionBuffer is how long before the end of a lease the worker renews it, in microseconds.

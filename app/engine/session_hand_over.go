@@ -40,6 +40,10 @@ type Preparation struct {
 	// Balance: the owner does not drain. The session moves because the successor holds fewer sessions, and only while no
 	// activity runs in it.
 	Balance bool `json:"balance,omitempty"`
+	// Resources are the resources that the session uses at the successor.
+	Resources protocol.Resources `json:"resources,omitempty"`
+	// Resumes: the successor suspends the state of sessions whose lease has ended.
+	Resumes bool `json:"resumes,omitempty"`
 }
 
 func (p *Preparation) same(o *Preparation) bool {
@@ -49,14 +53,15 @@ func (p *Preparation) same(o *Preparation) bool {
 	return p.Worker == o.Worker && p.Incarnation == o.Incarnation && p.Release == o.Release && p.Epoch == o.Epoch &&
 		p.Until == o.Until && p.StartedAt == o.StartedAt && p.PreparedAt == o.PreparedAt && p.Operator == o.Operator &&
 		p.Length == o.Length && p.Idle == o.Idle && p.DefaultMaxActivities == o.DefaultMaxActivities &&
-		p.Balance == o.Balance && slices.Equal(p.Queues, o.Queues)
+		p.Balance == o.Balance && p.Resumes == o.Resumes && p.Resources.Equal(o.Resources) &&
+		slices.Equal(p.Queues, o.Queues)
 }
 
 // worker returns the successor's registration, as far as an acquisition reads it.
 func (p *Preparation) worker() *Worker {
 	return &Worker{
 		ID: p.Worker, Incarnation: p.Incarnation, Release: p.Release, Queues: p.Queues, SessionLease: p.Length,
-		SessionIdle: p.Idle, DefaultMaxActivities: p.DefaultMaxActivities,
+		SessionIdle: p.Idle, DefaultMaxActivities: p.DefaultMaxActivities, ResumesSessions: p.Resumes,
 	}
 }
 
@@ -149,12 +154,16 @@ func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, er
 		in.Successor.Sessions >= w.MaxSessions || !s.HandsOver(in.Owner, w) || in.Balance && !s.unused() {
 		return SessionChange{}, errNotDue
 	}
+	resources := s.resourcesAt(w)
+	if _, short := w.shortage(resources, nil, in.Successor.Used); short {
+		return SessionChange{}, errNotDue
+	}
 	c := SessionChange{Session: *s}
 	c.Session.Prepare = &Preparation{
 		Worker: w.ID, Incarnation: w.Incarnation, Release: w.Release, Epoch: s.Epoch, Queues: w.Queues,
 		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Operator: in.Operator, Length: w.SessionLease,
 		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
-		Balance: in.Balance,
+		Balance: in.Balance, Resources: resources, Resumes: w.ResumesSessions,
 	}
 	c.Session.UpdatedAt = now
 	c.Timeline = append(c.Timeline, protocol.SessionEvent{

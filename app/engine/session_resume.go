@@ -64,6 +64,9 @@ func (s *Session) resumable(w *Worker, now time.Time) bool {
 func (s *Session) resume(w *Worker, now time.Time) protocol.SessionEvent {
 	s.Status, s.Reason, s.GivenUp = protocol.SessionActive, "", ""
 	s.Release, s.PinnedUntil = w.Release, history.Time{}
+	if len(s.Used) == 0 { // the time for which suspended state counts has passed
+		s.use(w, s.resourcesAt(w))
+	}
 	s.For, s.ForUntil, s.Leaving = "", history.Time{}, false
 	s.LeaseUntil = history.Time{}
 	// the timeline entry of the expiry contains them

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/sojourn-run/sojourn/shared/history"
@@ -29,6 +30,7 @@ func NewSession(namespace, id string, o *protocol.SessionOptions, now history.Ti
 	s.Origin = OriginWorker
 	s.Queue, s.Connection = o.Queue, o.Connection
 	s.Requirements = slices.Compact(slices.Sorted(slices.Values(o.Requirements)))
+	s.Resources = o.Resources
 	s.Lease = orElse(int64(o.Lease), WorkerSessionLease) * 1_000_000
 	if s.TTL = orElse(int64(o.TTL), WorkerSessionTTL); o.TTL == protocol.NoTTL {
 		s.TTL = 0
@@ -56,6 +58,11 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	s, ok := st.session(id)
 	_, _, handle := ParseStepID(id)
 	switch {
+	case ok && s.Terminal && s.Reason == string(protocol.ReasonSessionResources):
+		return s, protocol.Refuse(
+			protocol.ReasonSessionResources, "session %s needs %s, which no live worker of its queue had when it started",
+			id, s.Resources,
+		)
 	case ok && s.Terminal:
 		return s, protocol.Refuse(protocol.ReasonSessionClosed, "session %s has ended: %s", id, s.Reason)
 	// A workflow-scoped session belongs to one workflow ID. If other workflows used it, its end would cancel their
@@ -85,6 +92,9 @@ func (st *step) sessionFor(id, queue string, o *protocol.SessionOptions) (Sessio
 	if o != nil && s.Queue == "" {
 		s.Queue = queue
 	}
+	if room := st.tooLarge(&s, s.Queue); room != "" {
+		return s, protocol.Refuse(protocol.ReasonSessionResources, "session %s needs %s; %s", id, s.Resources, room)
+	}
 	return s, nil
 }
 
@@ -95,6 +105,7 @@ func (s *Session) fits(o *protocol.SessionOptions) bool {
 	// an option that is not set is compatible with every value
 	agree := func(is, asked string) bool { return is == "" || asked == "" || is == asked }
 	same := slices.Equal(s.Requirements, want.Requirements) && agree(s.Connection, o.Connection)
+	same = same && (len(o.Resources) == 0 || s.Resources.Equal(o.Resources))
 	if s.Origin != OriginWorker {
 		return same
 	}
@@ -125,6 +136,14 @@ func (st *step) startSession(c protocol.Command, seq int64) {
 	if c.WorkerSession != nil {
 		d.Options = raw(c.WorkerSession)
 	}
+	if room := st.tooLarge(&s, cmp.Or(s.Queue, st.Queue)); room != "" {
+		st.emit(d)
+		st.usesSessions()
+		e := s.ended(st.now, "closed", "run "+st.ID, string(protocol.ReasonSessionResources)+": "+room)
+		s.endAs(protocol.SessionClosed, string(protocol.ReasonSessionResources), st.now)
+		st.storeSession(s, e)
+		return
+	}
 	store, _, _ := s.define(c.SessionDefinition) // no worker has acquired the session, so every definition is accepted
 	d.SessionDefinition = s.Definition
 	st.emit(d)
@@ -144,6 +163,7 @@ func (st *step) newScopedSession(id string, o *protocol.SessionOptions) Session 
 	s.Origin, s.WorkflowID = OriginWorkflow, st.WorkflowID
 	if o != nil {
 		s.MaxActivities, s.Queue, s.ReleasePolicy = int(o.MaxActivities), o.Queue, o.ReleasePolicy
+		s.Resources = o.Resources
 		s.Fallback, s.Pinned, s.FailFast = fallbackAfter(o.Affinity, o.FallbackAfter), o.Pinned, o.FailFast
 	}
 	return s

@@ -34,17 +34,18 @@ func (s *Session) mayBeEvicted(now history.Time) bool {
 }
 
 // YieldSession evicts a session that its owner has not released. Held is the number of sessions that the worker holds,
-// and Most its maximum. If the worker is below its maximum again, nothing changes.
+// and Limit its maximum. If the worker is below its maximum again, and not short of resources, nothing changes.
 //
 // An implicit session is released. A session with options or of a workflow is only marked (Yielding): its owner may use
 // the resource of the session until the lease ends, so no other worker may acquire the session before that.
 type YieldSession struct {
 	SessionHolder
 	Held, Limit int
+	Short       bool // the worker lacks resources, which this session uses, for the session that waits
 }
 
 func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, error) {
-	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Limit || s.Yielding || !s.mayBeEvicted(now) {
+	if in.holds(s) != nil || !s.Held(now.Time) || in.Held < in.Limit && !in.Short || s.Yielding || !s.mayBeEvicted(now) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}

@@ -27,6 +27,7 @@ func DecideSession(s *Session, in SessionInput, now time.Time) (SessionChange, e
 	c, err := in.decide(s, at)
 	if err == nil {
 		c.Timeline = append(c.Timeline, c.Session.checkPreparation(at)...)
+		c.Session.freeResources()
 	}
 	c.Session.recordWaiting(at)
 	return c, err
@@ -500,6 +501,9 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		n.Open, n.UpdatedAt = true, now
 	case s.Held(now.Time) && !s.OtherAt.IsZero() && !s.OtherAt.After(now.Time):
 		in.releaseForQueue(s, &c, now)
+	case s.Status != protocol.SessionActive && len(s.Used) > 0 && !s.suspendedUntil().After(now.Time):
+		n.Used, n.Suspends, n.UpdatedAt = nil, false, now
+		c.Freed = s.Owner
 	case s.Prepare != nil && !s.Prepare.Until.After(now.Time):
 		n.UpdatedAt = now // checkPreparation discards it
 	case s.For != "" && !s.ForUntil.After(now.Time):
@@ -602,7 +606,7 @@ type CleanUp struct{ Before time.Time }
 
 func (in CleanUp) decide(s *Session, now history.Time) (SessionChange, error) {
 	switch {
-	case s == nil, s.Held(now.Time), s.Ready > 0, s.running() > 0 && !s.Terminal:
+	case s == nil, s.Held(now.Time), s.Ready > 0, s.suspendedUntil().After(now.Time), s.running() > 0 && !s.Terminal:
 		return SessionChange{}, errNotDue
 	// An ended session stays stored for some time, so that users can see why it ended. A workflow-scoped session that
 	// has not ended belongs to its workflow.

@@ -85,6 +85,7 @@ type step struct {
 	resumed       bool               // the task's only command is the reaction to the end of a step
 	settled       int64              // event that ended that step
 	ends          map[string]Message // by workflow ID: how children ended to which commands attach
+	workers       []*Worker          // live workers, if a command needs resources of workers
 	carry         []Signal           // signals that were seen but not received, if the run continues as new
 	fresh         int64              // last signal that the completed task was the first to contain
 	// deadlines of condition waits that this step ended, by occurrence of the condition
@@ -166,6 +167,7 @@ func (st *step) session(id string) (Session, bool) {
 // in the same step: a decision has one change per session.
 func (st *step) storeSession(s Session, timeline ...protocol.SessionEvent) {
 	timeline = append(timeline, s.checkPreparation(st.now)...)
+	s.freeResources()
 	s.recordWaiting(st.now)
 	for i := range st.d.Sessions {
 		if c := &st.d.Sessions[i]; c.Session.ID == s.ID {

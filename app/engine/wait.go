@@ -22,6 +22,7 @@ type WorkerCandidate struct {
 	Draining bool
 	Gate     string                     // why the release gate blocks dispatch to the worker; empty: not blocked
 	Sessions int                        // number of sessions that the worker holds
+	Used     Amounts                    // resources that its sessions use
 	Full     map[protocol.TaskKind]bool // kinds of tasks without a free slot, as last reported by the worker
 }
 
@@ -341,13 +342,14 @@ func (a *WaitContext) forWorker(
 		return a.forHolder(queue, kind, s, judge)
 	}
 	served, full, best, nearest := 0, sameLimit{}, -1, protocol.Wait{Reason: protocol.WaitNoWorker, Queue: queue}
+	var short []protocol.Wait // refusals of workers that have too little of a resource
 	for i := range a.Workers {
 		c := &a.Workers[i]
 		if !c.Alive || queue != "" && !c.Serves(queue) {
 			continue
 		}
 		served++
-		v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
+		v := judge(c.lessee())
 		w, n := v.Wait, verdictRank(v)
 		if v.OK {
 			// The rules admit the worker, but no tasks are dispatched to it at all.
@@ -360,17 +362,48 @@ func (a *WaitContext) forWorker(
 		if w.Reason == protocol.WaitWorkerSessionsFull {
 			full.add(w.Limit)
 		}
+		if w.Reason == protocol.WaitSessionResources || w.Reason == protocol.WaitSessionTooLarge {
+			short = append(short, *w)
+		}
 		if n > best {
 			best, nearest = n, *w
 		}
 	}
-	if nearest.Reason == protocol.WaitWorkerSessionsFull {
+	switch nearest.Reason {
+	case protocol.WaitWorkerSessionsFull:
 		served = full.workers
+	case protocol.WaitSessionResources, protocol.WaitSessionTooLarge:
+		served = addRooms(&nearest, short)
 	}
 	if served > 1 {
 		nearest.Workers = served
 	}
 	return nearest
+}
+
+// lessee returns the worker with what its sessions use.
+func (c *WorkerCandidate) lessee() Lessee {
+	return Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions, Used: c.Used}
+}
+
+// maxRooms is the maximum number of workers whose free resources a wait names.
+const maxRooms = 3
+
+// addRooms adds to a wait for resources how much the workers have that refused the session for the same reason and
+// resource, the ones with the most room first. It returns the number of these workers.
+func addRooms(w *protocol.Wait, short []protocol.Wait) int {
+	name := w.WorkerResources[0].Name
+	var rooms []protocol.WorkerResource
+	for i := range short {
+		if r := short[i].WorkerResources[0]; short[i].Reason == w.Reason && r.Name == name {
+			rooms = append(rooms, r)
+		}
+	}
+	slices.SortStableFunc(rooms, func(a, b protocol.WorkerResource) int {
+		return cmp.Compare(b.Free.Thousandths(), a.Free.Thousandths())
+	})
+	w.WorkerResources, w.Worker = rooms[:min(len(rooms), maxRooms)], rooms[0].Worker
+	return len(rooms)
 }
 
 // sameLimit counts workers that hold the same maximum number of sessions; it is empty if their maximums differ.
@@ -419,7 +452,7 @@ func (a *WaitContext) forHolder(
 	}
 	c := &a.Workers[i]
 	w := protocol.Wait{Reason: protocol.WaitSessionBusy, Session: s.ID, Worker: c.ID}
-	v := judge(Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions})
+	v := judge(c.lessee())
 	kept := a.blockedWait(c)
 	switch {
 	case queue != "" && !c.Serves(queue):

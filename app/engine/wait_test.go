@@ -365,6 +365,29 @@ var everyWait = []struct {
 		`activity "charge": worker w holds its maximum number of sessions (3); raise --worker-max-sessions or close idle sessions`,
 	},
 
+	{protocol.WaitSessionResources, false, func(w *stuckTask) {
+		w.free()
+		w.session.Resources = protocol.Resources{"gpu_mem": protocol.Bytes(24 << 30)}
+		w.around.Workers[0].Resources = protocol.Resources{"gpu_mem": protocol.Bytes(80 << 30)}
+		w.around.Workers[0].Used = Amounts{"gpu_mem": 72 << 30 * 1000}
+		second := w.second(3)
+		second.Resources = protocol.Resources{"gpu_mem": protocol.Bytes(48 << 30)}
+		w.around.Workers[1].Sessions = 0
+		w.around.Workers[1].Used = Amounts{"gpu_mem": 36 << 30 * 1000}
+	}, `activity "charge": session s needs gpu_mem 24GiB; worker x has 12GiB of 48GiB free, worker w has 8GiB of 80GiB free`},
+	{protocol.WaitSessionResources, true, func(w *stuckTask) {
+		w.free()
+		w.act.ReadyAt = history.At(noon.Add(-StuckPlace))
+		w.session.Resources = protocol.Resources{"licence": protocol.Quantity{}.OfThousandths(2000)}
+		w.around.Workers[0].Resources = protocol.Resources{"licence": protocol.Quantity{}.OfThousandths(3000)}
+		w.around.Workers[0].Used = Amounts{"licence": 2000}
+	}, `activity "charge": session s needs licence 2; worker w has 1 of 3 free`},
+	{protocol.WaitSessionTooLarge, true, func(w *stuckTask) {
+		w.free()
+		w.session.Resources = protocol.Resources{"gpu_mem": protocol.Bytes(96 << 30)}
+		w.around.Workers[0].Resources = protocol.Resources{"gpu_mem": protocol.Bytes(80 << 30)}
+	}, `activity "charge": session s needs gpu_mem 96GiB; worker w has 80GiB of 80GiB free, even without sessions`},
+
 	{protocol.WaitWorkerSessionsFull, false, func(w *stuckTask) {
 		w.free()
 		w.around.Workers[0].Sessions = 3

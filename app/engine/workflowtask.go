@@ -66,6 +66,8 @@ type CompleteTask struct {
 	Code    Code               // the worker's code, if the run continues as new
 	Ends    map[string]Message // by workflow ID: how children ended to which commands attach
 	Streams protocol.StreamWaits
+	// Workers are the live workers of the namespace, sorted by ID, if a command needs resources of workers; otherwise nil.
+	Workers []*Worker
 	// Malformed is the error of decoding the commands. Commands that this engine does not support take precedence over
 	// it, since that refusal is more helpful.
 	Malformed error
@@ -107,7 +109,7 @@ func (in CompleteTask) decide(st *step) error {
 	if err := st.checkUpdates(in.Commands, in.RecordFrom > 0); err != nil {
 		return err
 	}
-	st.task = TaskID(st.ID, in.Number)
+	st.task, st.workers = TaskID(st.ID, in.Number), in.Workers
 	// A task that only completes its update did not advance the workflow: a later task must contain the events that
 	// arrived during it.
 	update := st.Task.Cause.Kind == UpdateTask && !slices.ContainsFunc(in.Commands, func(c protocol.Command) bool {

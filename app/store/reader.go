@@ -399,6 +399,17 @@ type SuspectRef struct {
 type Holding struct {
 	Leases, WorkflowTasks, Sessions int // Leases includes WorkflowTasks
 	Prepared                        int // sessions for which the worker has a reserved place
+	Used                            engine.Amounts
+	// Suspended are the resources of sessions whose state the last owner may have suspended, by process.
+	Suspended map[string]engine.Amounts
+}
+
+// Empty reports whether the worker holds and prepares nothing.
+func (h Holding) Empty() bool { return h.Leases == 0 && h.Sessions == 0 && h.Prepared == 0 }
+
+// UsedAt returns the sum of the resources that the sessions of a worker use.
+func (h Holding) UsedAt(w *engine.Worker) engine.Amounts {
+	return h.Used.Plus(h.Suspended[w.Incarnation])
 }
 
 // DueKind is the kind of a due row.

@@ -197,6 +197,8 @@ type Rows interface {
 	Worker(engine.WorkerKey) *engine.Worker
 	// Holding returns the number of sessions that a worker of Keys holds at now, not counting except.
 	Holding(w engine.WorkerKey, except engine.SessionKey, now time.Time) int
+	// Used returns the sum of the resources that the sessions of a worker of Keys use at now.
+	Used(w *engine.Worker, now time.Time) engine.Amounts
 	Receipt(ReceiptKey) *Receipt
 	Token(id string) *Token
 	Namespace(name string) *Namespace

@@ -167,6 +167,7 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 		SessionID: s.ID, Namespace: s.Namespace, Origin: string(s.Origin), Scope: "namespace", WorkflowID: s.WorkflowID,
 		Connection: protocol.OrNil(s.Connection),
 		Queue:      protocol.OrNil(s.Queue), Requirements: protocol.OrEmpty(s.Requirements),
+		Resources: s.Resources, Used: s.Used,
 		Status: s.Shown(), Epoch: s.Epoch,
 		LeaseOwner:     protocol.OrNil(s.Owner),
 		LeaseExpiresAt: s.LeaseUntil, TTLExpiresAt: s.TTLUntil, IdleSeconds: s.Idle / 1_000_000, ClosedAt: s.ClosedAt,

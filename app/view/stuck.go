@@ -39,7 +39,7 @@ func (v *View) UnservedRoutingKeys(ctx context.Context) (list []store.UnservedRo
 			if w == nil {
 				continue
 			}
-			place := w.Reason == protocol.WaitWorkerSessionsFull
+			place := w.Reason == protocol.WaitWorkerSessionsFull || w.Reason == protocol.WaitSessionResources
 			after := engine.StuckUnserved
 			if place {
 				after = engine.StuckPlace

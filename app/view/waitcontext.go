@@ -51,7 +51,7 @@ func (v *View) waitContextOf(
 		h := roster[k]
 		a.Workers = append(a.Workers, engine.WorkerCandidate{
 			Worker: h.Worker, Alive: v.workers.Alive(h, now), Draining: v.workers.Stopped(&h), Gate: h.Gate,
-			Sessions: held[k.ID].Sessions, Full: h.Full(),
+			Sessions: held[k.ID].Sessions, Used: held[k.ID].UsedAt(h.Worker), Full: h.Full(),
 		})
 	}
 	return a, nil

@@ -80,6 +80,18 @@ func (v *View) Worker(ctx context.Context, ns, id string) (protocol.WorkerView, 
 	return protocol.WorkerView{}, err
 }
 
+// resourceUse returns the resources of a worker with the amounts in use.
+func resourceUse(w *engine.Worker, used engine.Amounts) map[string]protocol.ResourceUse {
+	if len(w.Resources) == 0 {
+		return nil
+	}
+	all := make(map[string]protocol.ResourceUse, len(w.Resources))
+	for name, total := range w.Resources {
+		all[name] = protocol.ResourceUse{Total: total, Used: total.OfThousandths(used[name])}
+	}
+	return all
+}
+
 func (v *View) workerView(
 	w *engine.Worker, h membership.TrackedWorker, held store.Holding, now time.Time,
 ) protocol.WorkerView {
@@ -91,6 +103,7 @@ func (v *View) workerView(
 		Capabilities: protocol.OrEmpty(w.Capabilities), WorkflowTypes: protocol.OrEmpty(w.WorkflowTypes),
 		ActivityTypes: protocol.OrEmpty(w.ActivityTypes),
 		WorkflowSlots: w.WorkflowSlots, ActivitySlots: w.ActivitySlots, MaxSessions: w.MaxSessions,
+		Resources: resourceUse(w, held.UsedAt(w)), SessionResources: w.SessionResources, MaxSetUps: w.MaxSetUps,
 		Session: &protocol.SessionSettings{
 			LeaseMS: w.SessionLease / 1000, BufferMS: w.SessionBuffer / 1000, IdleMS: w.SessionIdle / 1000,
 			MaxActivities: w.DefaultMaxActivities, Resumes: w.ResumesSessions,

@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -81,12 +83,22 @@ func (p *program) showWorker(w protocol.WorkerView) error {
 			"slots",
 			fmt.Sprintf("%d workflow tasks, %d activities, %d sessions", w.WorkflowSlots, w.ActivitySlots, w.MaxSessions),
 		},
+		fact{"resources", resourceUse(w.Resources)},
 		fact{"executors", executors(w.Machine, time.Now())},
 		fact{"packages", packages(w.Machine, time.Now())},
 		fact{"in use", fmt.Sprintf("%d leases, %d sessions", w.Leases, w.Sessions)},
 		fact{"registered", stamp(w.RegisteredAt)},
 		fact{"last heartbeat", stamp(w.LastHeartbeatAt)},
 	)
+}
+
+// resourceUse lists how much of each resource of a worker its sessions use.
+func resourceUse(of map[string]protocol.ResourceUse) string {
+	var list []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		list = append(list, fmt.Sprintf("%s: %s of %s used", name, of[name].Used, of[name].Total))
+	}
+	return strings.Join(list, ", ")
 }
 
 // executors lists the executors in a worker's last heartbeat, separated by semicolons.
@@ -313,6 +325,14 @@ func takeover(v protocol.SessionView) string {
 	return fmt.Sprintf("fail-fast: leases of at most %s, renewed every %s", protocol.FailFastLease, protocol.FailFastRenewal)
 }
 
+// neededResources lists the resources of a session: those it uses at its owner, or else those it needs.
+func neededResources(v protocol.SessionView) string {
+	if len(v.Used) > 0 {
+		return v.Used.String()
+	}
+	return v.Resources.String()
+}
+
 // successor describes the worker that prepares the session during a hand-over.
 func successor(v protocol.SessionView) string {
 	s := v.Successor
@@ -343,6 +363,7 @@ func (p *program) showSession(a sessionResponse) error {
 		fact{"owner", stringOf(v.LeaseOwner)},
 		fact{"epoch", claimOf(v)},
 		fact{"queue", stringOf(v.Queue)},
+		fact{"resources", neededResources(v)},
 		fact{"requirements", strings.Join(v.Requirements, " ")},
 		fact{"activities", fmt.Sprintf("%d running, %d ready, at most %d at once", v.Active, v.Ready, v.MaxActivities)},
 		fact{"lease expires", leaseEnd(v)},

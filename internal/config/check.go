@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
 // checker collects errors, each with the setting's name, value and source.
@@ -196,6 +198,9 @@ func checkWorker(c *checker, cfg *Config) {
 		c.bad("worker-max-sessions", "must be auto or a number of at least 0")
 	}
 	c.atLeast("max-set-ups", cfg.MaxSetUps, 0)
+	if _, err := protocol.ParseResources(strings.Join(cfg.Resources, ",")); err != nil {
+		c.bad("resources", "%v", err)
+	}
 	c.atLeast("sticky-cache-size", cfg.StickyCacheSize, 1)
 	if len(cfg.Queues) == 0 {
 		c.bad("queues", "must name at least one queue")

@@ -69,6 +69,7 @@ type Config struct {
 	BuildID           string   `koanf:"build-id"` // empty: none
 	Namespace         string   `koanf:"namespace"`
 	Capabilities      []string `koanf:"capabilities"`
+	Resources         []string `koanf:"resources"` // NAME=QUANTITY pairs
 	Handlers          string   `koanf:"handlers"`
 
 	AttemptLease   time.Duration `koanf:"attempt-lease"`

@@ -160,6 +160,11 @@ var settings = []setting{
 		help: "namespace in which a worker polls for tasks, or to which a client command applies",
 	},
 	{name: "capabilities", kind: list, roles: workers, help: "capabilities of a worker, comma separated"},
+	{
+		name: "resources", kind: list, roles: workers,
+		help: "amounts that the sessions of a worker may use together: NAME=QUANTITY pairs, comma separated, such as " +
+			"gpu_mem=80GiB,licence=2; unset: none, and no limit of memory",
+	},
 	{name: "handlers", roles: workers, help: "directory with activity handlers in other languages"},
 	{
 		name: "attempt-lease", kind: span, value: "30s", in: map[Role]string{App: "120s"}, roles: servers,

@@ -159,6 +159,9 @@ func CheckOptions(o *SessionOptions, reacquire *bool, at func(string) string) er
 			return Invalid(at(fmt.Sprintf("requirements.%d", i)), "must not be blank")
 		}
 	}
+	if err := CheckResources(o.Resources, "resources", true, at); err != nil {
+		return err
+	}
 	return CheckAffinity(o.Affinity, o.FallbackAfter, reacquire, at)
 }
 

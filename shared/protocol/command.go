@@ -262,6 +262,8 @@ type SessionOptions struct {
 	// Sojourn only: the leases of the session and of attempts in it are at most 10 s; only workers with the capability
 	// fail_fast_sessions acquire it.
 	FailFast bool `json:"fail_fast,omitempty"`
+	// Sojourn only: amounts of the resources of workers that the session needs, as quantities: {"gpu_mem": "24GiB"}.
+	Resources Resources `json:"resources,omitempty"`
 }
 
 // SessionDefinition names the definition of a session's state. Only workers that registered the definition acquire the

@@ -124,24 +124,26 @@ const (
 	ReasonSessionActivityLimit  Reason = "session_activity_limit_exceeded"
 	ReasonSessionReacquire      Reason = "session_reacquire_disallowed"
 	ReasonSessionQueue          Reason = "session_queue_mismatch"
-	ReasonTokenNotFound         Reason = "token_not_found"
-	ReasonNamespaceExists       Reason = "namespace_already_exists"
-	ReasonNamespaceBuiltIn      Reason = "namespace_built_in"
-	ReasonScheduleNotFound      Reason = "schedule_not_found"
-	ReasonScheduleExists        Reason = "schedule_already_exists"
-	ReasonBatchJobNotFound      Reason = "batch_job_not_found"
-	ReasonBatchJobClosed        Reason = "batch_job_closed"
-	ReasonBatchJobLimit         Reason = "batch_job_limit_reached" // the namespace has the maximum of open batch jobs
-	ReasonQueueNotFound         Reason = "task_queue_not_found"
-	ReasonDeploymentNotFound    Reason = "deployment_not_found"
-	ReasonNotPromoted           Reason = "deployment_not_promoted"
-	ReasonNoEarlier             Reason = "no_earlier_deployment"
-	ReasonAttributeNotFound     Reason = "attribute_not_found"
-	ReasonAttributeExists       Reason = "attribute_already_exists"
-	ReasonAttributeReserved     Reason = "name_reserved"
-	ReasonAttributeSystem       Reason = "system_attribute"
-	ReasonAttributeLimit        Reason = "search_attribute_limit_reached"
-	ReasonStaleRevision         Reason = "stale_revision" // another caller has changed it since
+	// no live worker of the queue has, even without sessions, the resources that a session needs
+	ReasonSessionResources   Reason = "session_resources_exceeded"
+	ReasonTokenNotFound      Reason = "token_not_found"
+	ReasonNamespaceExists    Reason = "namespace_already_exists"
+	ReasonNamespaceBuiltIn   Reason = "namespace_built_in"
+	ReasonScheduleNotFound   Reason = "schedule_not_found"
+	ReasonScheduleExists     Reason = "schedule_already_exists"
+	ReasonBatchJobNotFound   Reason = "batch_job_not_found"
+	ReasonBatchJobClosed     Reason = "batch_job_closed"
+	ReasonBatchJobLimit      Reason = "batch_job_limit_reached" // the namespace has the maximum of open batch jobs
+	ReasonQueueNotFound      Reason = "task_queue_not_found"
+	ReasonDeploymentNotFound Reason = "deployment_not_found"
+	ReasonNotPromoted        Reason = "deployment_not_promoted"
+	ReasonNoEarlier          Reason = "no_earlier_deployment"
+	ReasonAttributeNotFound  Reason = "attribute_not_found"
+	ReasonAttributeExists    Reason = "attribute_already_exists"
+	ReasonAttributeReserved  Reason = "name_reserved"
+	ReasonAttributeSystem    Reason = "system_attribute"
+	ReasonAttributeLimit     Reason = "search_attribute_limit_reached"
+	ReasonStaleRevision      Reason = "stale_revision" // another caller has changed it since
 )
 
 var statuses = map[Reason]int{

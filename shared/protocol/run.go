@@ -516,28 +516,33 @@ type WorkerView struct {
 	Incarnation string       `json:"incarnation,omitempty"`
 	Status      WorkerStatus `json:"status"`
 	// reason why the release gate holds its polls; absent: it does not
-	Gate              string           `json:"gate,omitempty"`
-	Capabilities      []string         `json:"capabilities"`
-	WorkflowTypes     []string         `json:"supported_workflow_types"`
-	ActivityTypes     []string         `json:"supported_activity_types"`
-	WorkflowSlots     int              `json:"max_concurrent_workflow_tasks"`
-	ActivitySlots     int              `json:"max_concurrent_activity_tasks"`
-	MaxSessions       int              `json:"max_concurrent_worker_sessions"`
-	Session           *SessionSettings `json:"session_settings,omitempty"`
-	HeartbeatInterval int64            `json:"heartbeat_interval_seconds"`
-	LastHeartbeatAt   history.Time     `json:"last_heartbeat_at"`
-	RegisteredAt      history.Time     `json:"registered_at"`
-	UpdatedAt         history.Time     `json:"updated_at"`
-	Machine           json.RawMessage  `json:"machine,omitempty"`
-	Isolation         json.RawMessage  `json:"isolation,omitempty"`
-	Slots             json.RawMessage  `json:"task_slots,omitempty"`
-	Process           json.RawMessage  `json:"process_metrics,omitempty"`
-	Leases            int              `json:"active_leases"`
-	WorkflowTasks     int              `json:"active_workflow_tasks"` // of these
-	Activities        int              `json:"active_activity_tasks"`
-	Sessions          int              `json:"held_sessions"`
-	Group             string           `json:"group,omitempty"` // group of the worker's token
-	Drain             *WorkerDrain     `json:"drain,omitempty"` // the operator's drain, if there is one
+	Gate          string   `json:"gate,omitempty"`
+	Capabilities  []string `json:"capabilities"`
+	WorkflowTypes []string `json:"supported_workflow_types"`
+	ActivityTypes []string `json:"supported_activity_types"`
+	WorkflowSlots int      `json:"max_concurrent_workflow_tasks"`
+	ActivitySlots int      `json:"max_concurrent_activity_tasks"`
+	MaxSessions   int      `json:"max_concurrent_worker_sessions"`
+	// Resources are the amounts that the worker has for sessions, and the amounts that its sessions use.
+	Resources map[string]ResourceUse `json:"resources,omitempty"`
+	// SessionResources are the amounts that sessions of a definition use by default; "*": all sessions.
+	SessionResources  map[string]Resources `json:"session_resources,omitempty"`
+	MaxSetUps         int                  `json:"max_set_ups,omitempty"` // set-ups of sessions that it runs at once; absent: not declared
+	Session           *SessionSettings     `json:"session_settings,omitempty"`
+	HeartbeatInterval int64                `json:"heartbeat_interval_seconds"`
+	LastHeartbeatAt   history.Time         `json:"last_heartbeat_at"`
+	RegisteredAt      history.Time         `json:"registered_at"`
+	UpdatedAt         history.Time         `json:"updated_at"`
+	Machine           json.RawMessage      `json:"machine,omitempty"`
+	Isolation         json.RawMessage      `json:"isolation,omitempty"`
+	Slots             json.RawMessage      `json:"task_slots,omitempty"`
+	Process           json.RawMessage      `json:"process_metrics,omitempty"`
+	Leases            int                  `json:"active_leases"`
+	WorkflowTasks     int                  `json:"active_workflow_tasks"` // of these
+	Activities        int                  `json:"active_activity_tasks"`
+	Sessions          int                  `json:"held_sessions"`
+	Group             string               `json:"group,omitempty"` // group of the worker's token
+	Drain             *WorkerDrain         `json:"drain,omitempty"` // the operator's drain, if there is one
 	// Settings is the revision of the operators' settings that the worker reported; absent: it applies none.
 	Settings *int64 `json:"settings_revision,omitempty"`
 	// Versions identify the code of the worker's activity types, as reported by the worker.

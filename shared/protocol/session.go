@@ -68,14 +68,18 @@ type SessionResponse struct {
 
 // SessionView is a session as receipts, listings and the detail route show it.
 type SessionView struct {
-	SessionID      string         `json:"session_id"`
-	Namespace      string         `json:"namespace"`
-	Origin         string         `json:"door"`  // implicit, worker, workflow
-	Scope          string         `json:"scope"` // namespace, workflow
-	WorkflowID     string         `json:"workflow_id,omitempty"`
-	Connection     *string        `json:"connection"`
-	Queue          *string        `json:"queue"`
-	Requirements   []string       `json:"requirements"`
+	SessionID    string   `json:"session_id"`
+	Namespace    string   `json:"namespace"`
+	Origin       string   `json:"door"`  // implicit, worker, workflow
+	Scope        string   `json:"scope"` // namespace, workflow
+	WorkflowID   string   `json:"workflow_id,omitempty"`
+	Connection   *string  `json:"connection"`
+	Queue        *string  `json:"queue"`
+	Requirements []string `json:"requirements"`
+	// amounts of the resources of workers that the session needs, by its options
+	Resources Resources `json:"resources,omitempty"`
+	// amounts that it uses at its owner, including defaults of its definition; also of suspended state
+	Used           Resources      `json:"used_resources,omitempty"`
 	Status         SessionStatus  `json:"status"`
 	Epoch          int64          `json:"epoch"`
 	LeaseOwner     *string        `json:"lease_owner"`

@@ -64,6 +64,8 @@ const (
 	WaitNoDefinition       WaitReason = "session_definition_missing"
 	WaitWorkerWithout      WaitReason = "worker_without_sessions"
 	WaitWorkerSessionsFull WaitReason = "worker_sessions_full"
+	WaitSessionResources   WaitReason = "session_resources"          // no worker has enough resources free
+	WaitSessionTooLarge    WaitReason = "session_resources_exceeded" // no worker ever has enough resources
 
 	WaitSessionHeld WaitReason = "session_held"
 	WaitSessionBusy WaitReason = "session_holder_busy"
@@ -124,7 +126,37 @@ type Wait struct {
 	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: time from which any worker may run the task
 	More          int          `json:"more,omitempty"`       // number of further waits of this kind
 	Detail        string       `json:"detail,omitempty"`     // text: the failure, or why the session ended
-	Suggestion    string       `json:"suggestion,omitempty"` // nearest type that live workers of the queue have registered
+	// amounts that the session needs and no worker has free
+	Resources Resources `json:"resources,omitempty"`
+	// for session_resources and session_resources_exceeded: the workers with the most room, at most 3
+	WorkerResources []WorkerResource `json:"worker_resources,omitempty"`
+	// nearest type that live workers of the queue have registered
+	Suggestion string `json:"suggestion,omitempty"`
+}
+
+// WorkerResource is how much a worker has of a resource.
+type WorkerResource struct {
+	Worker string   `json:"worker_id"`
+	Name   string   `json:"resource"`
+	Free   Quantity `json:"free"`
+	Total  Quantity `json:"total"`
+}
+
+// Room returns how much the workers have: "worker a has 8GiB of 80GiB free, worker b …".
+func (w *Wait) Room() string {
+	var list []string
+	several := len(w.Resources) > 1
+	for _, r := range w.WorkerResources {
+		text := "worker " + r.Worker + " has " + r.Free.String() + " of " + r.Total.String()
+		if several {
+			text += " " + r.Name
+		}
+		list = append(list, text+" free")
+	}
+	if more := w.Workers - len(list); len(list) > 0 && more > 0 {
+		list = append(list, strconv.Itoa(more)+" more workers have less")
+	}
+	return strings.Join(list, ", ")
 }
 
 // Returned is the text with which a worker returns a task for [WaitInstalling] or [WaitNoPackages]. why is shown to
@@ -273,6 +305,14 @@ var WaitRules = []WaitRule{
 		"[all {workers} workers hold their maximum number of sessions ({limit} each)|" +
 			"worker {worker} holds its maximum number of sessions ({limit})]" +
 			"; raise --worker-max-sessions or close idle sessions",
+	},
+	{
+		WaitSessionResources, PatienceBrief, FormClause,
+		"session {session} needs {resources}; {worker_resources}",
+	},
+	{
+		WaitSessionTooLarge, PatienceNone, FormClause,
+		"session {session} needs {resources}; {worker_resources}, even without sessions",
 	},
 
 	{WaitSessionHeld, PatienceShort, FormClause, held + " until {until}" + fallback},
@@ -440,6 +480,10 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return w.Workflow
 	case "missing":
 		return strings.Join(w.Missing, ", ")
+	case "resources":
+		return strings.NewReplacer("=", " ", ",", ", ").Replace(w.Resources.String())
+	case "worker_resources":
+		return w.Room()
 	case "build":
 		return w.Build
 	case "worker_build":

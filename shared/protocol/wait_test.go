@@ -14,7 +14,13 @@ import (
 
 // whole is a wait of which everything is known.
 func whole(t *testing.T) protocol.Wait {
-	w := protocol.Wait{WorkerQueues: []string{"default"}, Missing: []string{"gpu", "arm64"}}
+	w := protocol.Wait{
+		WorkerQueues: []string{"default"}, Missing: []string{"gpu", "arm64"},
+		Resources: protocol.Resources{"gpu_mem": protocol.Bytes(24 << 30)},
+		WorkerResources: []protocol.WorkerResource{{
+			Worker: "a", Name: "gpu_mem", Free: protocol.Bytes(8 << 30), Total: protocol.Bytes(80 << 30),
+		}},
+	}
 	v := reflect.ValueOf(&w).Elem()
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Interface().(type) {
@@ -24,7 +30,7 @@ func whole(t *testing.T) protocol.Wait {
 			f.SetString(v.Type().Field(i).Name)
 		case int:
 			f.SetInt(7)
-		case bool, []string, protocol.WaitKind, protocol.WaitReason:
+		case bool, []string, protocol.WaitKind, protocol.WaitReason, protocol.Resources, []protocol.WorkerResource:
 		default:
 			t.Fatalf("nobody says how %s is shown", v.Type().Field(i).Name)
 		}

@@ -48,10 +48,18 @@ type RegisterRequest struct {
 	WorkflowSlots *int              `json:"max_concurrent_workflow_tasks,omitempty" minimum:"0"`
 	ActivitySlots *int              `json:"max_concurrent_activity_tasks,omitempty" minimum:"0"`
 	MaxSessions   *int              `json:"max_concurrent_worker_sessions,omitempty" minimum:"0"`
-	Session       *SessionSettings  `json:"session_settings,omitempty"`
-	AttemptLease  int64             `json:"attempt_lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
-	Slots         json.RawMessage   `json:"task_slots,omitempty"`
-	Process       json.RawMessage   `json:"process_metrics,omitempty"`
+	// Resources are the amounts that the worker has for sessions, as quantities: {"gpu_mem": "80GiB"}. A session that
+	// needs a resource other than memory is acquired only by workers that have it; without memory it has no limit.
+	Resources Resources `json:"resources,omitempty"`
+	// SessionResources are the amounts that sessions with a definition use unless their options set them, by the name of
+	// the definition; "*" applies to all sessions.
+	SessionResources map[string]Resources `json:"session_resources,omitempty"`
+	// MaxSetUps is the maximum number of session set-ups that the worker runs at once; 0 or absent: not declared.
+	MaxSetUps    int              `json:"max_set_ups,omitempty" minimum:"0"`
+	Session      *SessionSettings `json:"session_settings,omitempty"`
+	AttemptLease int64            `json:"attempt_lease_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	Slots        json.RawMessage  `json:"task_slots,omitempty"`
+	Process      json.RawMessage  `json:"process_metrics,omitempty"`
 	// HeartbeatSecs is the worker's heartbeat interval. A worker that sends it, or process_metrics, counts as lost if
 	// its heartbeats stop.
 	HeartbeatSecs *int64          `json:"heartbeat_interval_seconds,omitempty" minimum:"1" maximum:"3600"`

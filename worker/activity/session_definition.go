@@ -24,6 +24,9 @@ type SessionDefinition struct {
 	OnFailure SetUpFailurePolicy
 	// HandOver selects how sessions move from a draining worker to another one; empty: HandOverRelease.
 	HandOver HandOver
+	// Resources are amounts of the worker's resources that a session uses unless its options set them, as quantities:
+	// {"gpu_mem": "24GiB"}.
+	Resources map[string]string
 	// Isolated runs SetUp and TearDown in the executor of the session, for isolated activities: they find the state, and
 	// other activities of the worker do not.
 	Isolated bool

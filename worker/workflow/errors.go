@@ -26,6 +26,8 @@ var (
 	ErrSessionLost = activity.ErrSessionLost
 	// ErrSessionClosed reports that the activity's session has ended.
 	ErrSessionClosed = errors.New("session has ended")
+	// ErrSessionResources reports that no live worker has the resources that the activity's session needs.
+	ErrSessionResources = errors.New("no live worker has the resources of the session")
 	// ErrSessionMissing reports that the activity's session was never started.
 	ErrSessionMissing = errors.New("session does not exist")
 	// ErrPoison reports that an activity was blamed for the loss of its worker process too often.
@@ -63,7 +65,9 @@ type ActivityError struct {
 	SessionLost    bool
 	SessionClosed  bool
 	SessionMissing bool
-	Poison         bool
+	// SessionResources: no live worker of the queue has, even without sessions, the resources of the session.
+	SessionResources bool
+	Poison           bool
 }
 
 // Error returns the activity type, and the type and message of its failure.
@@ -88,6 +92,8 @@ func (e *ActivityError) Is(target error) bool {
 		return e.SessionClosed
 	case ErrSessionMissing:
 		return e.SessionMissing
+	case ErrSessionResources:
+		return e.SessionResources
 	case ErrPoison:
 		return e.Poison
 	}
@@ -111,6 +117,7 @@ func activityError(f *future, execution string, a history.Attempt, d history.Fai
 		e.Type == activity.TypeSessionLost
 	e.SessionClosed = e.Type == string(protocol.ReasonSessionClosed)
 	e.SessionMissing = e.Type == string(protocol.ReasonSessionMissing)
+	e.SessionResources = e.Type == string(protocol.ReasonSessionResources)
 	e.Cancelled = d.Category == "cancelled"
 	return e
 }

@@ -27,6 +27,9 @@ type SessionOptions struct {
 	// FailFast limits the leases of the session and of its activities to 10 s, so that another worker acquires it within
 	// 12 s after its worker was killed. A network gap of 10 s costs the session if another worker can acquire it.
 	FailFast bool
+	// Resources are amounts of the resources of workers that the session needs, as quantities: {"gpu_mem": "24GiB"}. A
+	// worker acquires the session only while it has them free.
+	Resources map[string]string
 	// Definition names a session definition, registered by the workers, that sets the session up; nil: none.
 	Definition *SessionDefinition
 }
@@ -59,14 +62,20 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("session: %w", err)
 	}
+	resources, err := quantities(o.Resources)
+	if err != nil {
+		return nil, err
+	}
 	id := c.m.openedID(c.m.sequence + 1)
 	cmd := &protocol.Command{
 		Type: protocol.StartSession, SessionID: id, Requirements: o.Requirements, SessionDefinition: definition,
 	}
-	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned || o.FailFast {
+	if o.Queue != "" || o.MaxActivities > 0 || o.ReleasePolicy != "" || after > 0 || o.Pinned || o.FailFast ||
+		len(resources) > 0 {
 		cmd.WorkerSession = &protocol.SessionOptions{
 			SessionID: id, Queue: o.Queue, MaxActivities: protocol.Count(o.MaxActivities), ReleasePolicy: o.ReleasePolicy,
 			Affinity: affinity, FallbackAfter: after, Pinned: o.Pinned, FailFast: o.FailFast,
+			Resources: resources,
 		}
 	}
 	if err := c.m.check(cmd); err != nil {
@@ -74,6 +83,15 @@ func StartSession(ctx Context, o SessionOptions) (*Session, error) {
 	}
 	c.m.issue(cmd)
 	return &Session{ID: id}, nil
+}
+
+// quantities returns resources in the form of the protocol.
+func quantities(of map[string]string) (protocol.Resources, error) {
+	all, err := protocol.ReadResources(of)
+	if err != nil {
+		return nil, fmt.Errorf("%w: Resources: %w", ErrInvalidOptions, err)
+	}
+	return all, nil
 }
 
 // fallback returns the members of the protocol for the option Fallback.

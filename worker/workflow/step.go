@@ -85,6 +85,8 @@ type WorkerSession struct {
 	Pinned bool
 	// FailFast limits the leases of the session and of its activities to 10 s; see [SessionOptions].
 	FailFast bool
+	// Resources are amounts of the resources of workers that the session needs; see [SessionOptions].
+	Resources map[string]string
 }
 
 // NoTTL is the TTL of a session that does not expire. It is the default.
@@ -326,6 +328,9 @@ func (s *WorkerSession) wire() (*protocol.SessionOptions, error) {
 		MaxActivities: protocol.Count(s.MaxActivities), Pinned: s.Pinned, FailFast: s.FailFast,
 	}
 	if o.Affinity, o.FallbackAfter, err = fallback(s.Fallback); err != nil {
+		return nil, err
+	}
+	if o.Resources, err = quantities(s.Resources); err != nil {
 		return nil, err
 	}
 	if s.MustExist {

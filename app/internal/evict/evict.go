@@ -195,20 +195,27 @@ func (e *Evictor) evictFor(
 			after = d
 		}
 	}
-	var wanting [][]engine.WorkerKey
+	var wanting []blocked
 	idle := map[engine.WorkerKey][]engine.Session{}
 	marked := map[engine.WorkerKey]int{}
 	err = e.store.View(ctx, func(r store.Reader) error {
 		if wanting, err = e.blockedWorkers(ctx, r, ns, full, now, soonest); err != nil {
 			return err
 		}
-		for _, workers := range wanting {
-			for _, k := range workers {
-				if _, known := idle[k]; known {
+		for i := range wanting {
+			for _, k := range wanting[i].workers {
+				lacking := wanting[i].lacking[k]
+				if _, known := idle[k]; known && lacking == nil {
 					continue
 				}
-				if idle[k], marked[k], err = evictable(ctx, r, k, now, soonest); err != nil {
+				found, leaving, err := evictable(ctx, r, k, lacking, now, soonest)
+				if err != nil {
 					return err
+				}
+				if marked[k] = leaving; lacking == nil {
+					idle[k] = found
+				} else {
+					wanting[i].idle = append(wanting[i].idle, found...)
 				}
 			}
 		}
@@ -217,15 +224,15 @@ func (e *Evictor) evictFor(
 	if err != nil {
 		return 0, err
 	}
-	for _, workers := range wanting {
+	for _, waits := range wanting {
 		// The lease of a session that is marked for eviction ends soon, which makes room for this session.
-		if i := slices.IndexFunc(workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
-			marked[workers[i]]--
+		if i := slices.IndexFunc(waits.workers, func(k engine.WorkerKey) bool { return marked[k] > 0 }); i >= 0 {
+			marked[waits.workers[i]]--
 			continue
 		}
 		// One for each session that waits. Evicting more at a time could empty workers for tasks that the next commit
 		// cancels.
-		gone, err := e.evictLongestIdle(ctx, workers, idle, soonest)
+		gone, err := e.evictLongestIdle(ctx, &waits, idle, soonest)
 		if err != nil {
 			return 0, err
 		}
@@ -236,19 +243,29 @@ func (e *Evictor) evictFor(
 	return after, nil
 }
 
-// evictLongestIdle evicts the longest idle session of these workers. A worker whose session was evicted is skipped for
-// the rest of the search.
+// blocked is a session that waits for a place or resources at full workers.
+type blocked struct {
+	session engine.Session
+	workers []engine.WorkerKey
+	// lacking are the amounts that must become free, by the workers that lack resources.
+	lacking map[engine.WorkerKey]engine.Amounts
+	idle    []engine.Session // idle sessions at those workers that use what is lacking
+}
+
+// evictLongestIdle evicts the longest idle session of the full workers. A worker whose session was evicted is skipped
+// for the rest of the search.
 func (e *Evictor) evictLongestIdle(
-	ctx context.Context, workers []engine.WorkerKey, idle map[engine.WorkerKey][]engine.Session,
-	soonest func(time.Duration),
+	ctx context.Context, waits *blocked, idle map[engine.WorkerKey][]engine.Session, soonest func(time.Duration),
 ) (bool, error) {
-	var all []engine.Session
-	for _, k := range workers {
-		all = append(all, idle[k]...)
+	all := waits.idle
+	for _, k := range waits.workers {
+		if waits.lacking[k] == nil {
+			all = append(all, idle[k]...)
+		}
 	}
 	slices.SortFunc(all, longestIdle)
 	for i := range all {
-		gone, left, err := e.evictSession(ctx, &all[i])
+		gone, left, err := e.evictSession(ctx, &all[i], &waits.session)
 		if gone {
 			delete(idle, engine.WorkerKey{Namespace: all[i].Namespace, ID: all[i].Owner})
 		}
@@ -273,7 +290,7 @@ func longestIdle(x, y engine.Session) int {
 func (e *Evictor) blockedWorkers(
 	ctx context.Context, r store.Reader, ns string, full map[engine.WorkerKey]map[string]bool, now time.Time,
 	soonest func(time.Duration),
-) ([][]engine.WorkerKey, error) {
+) ([]blocked, error) {
 	routes := map[string]bool{}
 	for _, seen := range full {
 		maps.Copy(routes, seen)
@@ -291,7 +308,7 @@ func (e *Evictor) blockedWorkers(
 		return nil, err
 	}
 	soonest(engine.YieldIdle) // if no session can be evicted now, search again after this time
-	var list [][]engine.WorkerKey
+	var list []blocked
 	seen := map[string]bool{}
 	for i := range waiting {
 		a := &waiting[i]
@@ -310,7 +327,7 @@ func (e *Evictor) blockedWorkers(
 		} else if err != nil {
 			return nil, err
 		}
-		workers := e.fullWorkers(known, held, a, &s, now)
+		workers, lacking := e.fullWorkers(known, held, a, &s, now)
 		if len(workers) > 0 {
 			if waited < engine.StuckPlace {
 				soonest(engine.StuckPlace - waited)
@@ -320,7 +337,7 @@ func (e *Evictor) blockedWorkers(
 		}
 		workers = slices.DeleteFunc(workers, func(k engine.WorkerKey) bool { return full[k] == nil })
 		if len(workers) > 0 {
-			list = append(list, workers)
+			list = append(list, blocked{session: s, workers: workers, lacking: lacking})
 		}
 	}
 	return list, nil
@@ -330,7 +347,7 @@ func (e *Evictor) blockedWorkers(
 // has room.
 func (e *Evictor) fullWorkers(
 	known membership.Roster, held map[string]store.Holding, a *engine.Activity, s *engine.Session, now time.Time,
-) (list []engine.WorkerKey) {
+) (list []engine.WorkerKey, lacking map[engine.WorkerKey]engine.Amounts) {
 	want := engine.TaskRequirements{
 		Kind: protocol.KindActivity, Type: a.Type, Requirements: a.Requirements, Session: s,
 		Queue: e.store.Queue(engine.QueueKey{Namespace: s.Namespace, Name: a.Queue}),
@@ -339,15 +356,24 @@ func (e *Evictor) fullWorkers(
 		if !h.Worker.Serves(a.Queue) || h.Gate != "" || e.workers.Stopped(&h) || !e.workers.Alive(h, now) {
 			continue
 		}
-		v := engine.Admit(want, engine.Lessee{Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true}, now)
+		used := held[k.ID].UsedAt(h.Worker)
+		v := engine.Admit(want, engine.Lessee{
+			Worker: h.Worker, Sessions: held[k.ID].Sessions, Counted: true, Used: used,
+		}, now)
 		if v.OK {
-			return nil
+			return nil, nil
 		}
 		if v.Reason == protocol.ReasonSessionLimit && h.Worker.MaxSessions > 0 {
 			list = append(list, k)
+			if held[k.ID].Sessions < h.Worker.MaxSessions {
+				if lacking == nil {
+					lacking = map[engine.WorkerKey]engine.Amounts{}
+				}
+				lacking[k] = s.Lacking(h.Worker, used)
+			}
 		}
 	}
-	return list
+	return list, lacking
 }
 
 // report logs and counts the wait of a session for a place. It does so once per wait.
@@ -365,21 +391,38 @@ func (e *Evictor) report(a *engine.Activity, k engine.SessionKey, waited time.Du
 		Str("activity_type", a.Type).Str("task_queue", a.Queue).Float64("waited_seconds", waited.Seconds()).
 		Int("workers", len(workers)).Str("worker_id", workers[0].ID).
 		Msg(
-			"task waits for a session place: all live workers that may acquire the session hold their maximum number of sessions",
+			"task waits for a session place: all live workers that may acquire the session hold their maximum number of " +
+				"sessions or lack resources",
 		)
 }
 
 // evictable returns up to maxCandidates sessions of a worker that may be evicted now, the longest idle first. soonest
 // receives the time until the next session may be evicted. marked is the number of sessions that will be evicted when
-// their leases end.
+// their leases end. If the worker lacks resources, only sessions that use them count, and none if evicting all of them
+// would not free enough.
 func evictable(
-	ctx context.Context, r store.Reader, k engine.WorkerKey, now time.Time, soonest func(time.Duration),
+	ctx context.Context, r store.Reader, k engine.WorkerKey, lacking engine.Amounts, now time.Time,
+	soonest func(time.Duration),
 ) (list []engine.Session, marked int, err error) {
 	all, err := r.Sessions(ctx, store.SessionQuery{
 		Namespace: k.Namespace, Owner: k.ID, Statuses: []protocol.SessionStatus{protocol.SessionActive}, Limit: 10_000,
 	})
 	if err != nil {
 		return nil, 0, err
+	}
+	if lacking != nil {
+		var freed engine.Amounts
+		all = slices.DeleteFunc(all, func(s engine.Session) bool {
+			_, yields := s.YieldsAt()
+			if !yields || !s.Held(now) || !s.Uses(lacking) {
+				return true
+			}
+			freed.Add(s.Used, 1)
+			return false
+		})
+		if !freed.Covers(lacking) {
+			return nil, 0, nil
+		}
 	}
 	slices.SortFunc(all, longestIdle)
 	for i := range all {
@@ -430,10 +473,12 @@ func evictable(
 // evictSession evicts a session from its owner. It first asks the owner to release the session. If the owner is not
 // connected or does not release it in time, evictSession releases the session itself. If the session may not be evicted
 // after all, left is the remaining idle time that it needs.
-func (e *Evictor) evictSession(ctx context.Context, s *engine.Session) (gone bool, left time.Duration, err error) {
+func (e *Evictor) evictSession(
+	ctx context.Context, s, waits *engine.Session,
+) (gone bool, left time.Duration, err error) {
 	// Check without a change first: a notice cannot be withdrawn, so an owner must not be asked for a session that may
 	// stay.
-	v, err := e.checkEviction(ctx, s, false)
+	v, err := e.checkEviction(ctx, s, waits, false)
 	if err != nil || !v.due {
 		return false, v.left, err
 	}
@@ -462,7 +507,7 @@ func (e *Evictor) evictSession(ctx context.Context, s *engine.Session) (gone boo
 			return false, 0, ctx.Err()
 		}
 	}
-	v, err = e.checkEviction(ctx, s, true)
+	v, err = e.checkEviction(ctx, s, waits, true)
 	return v.due, v.left, err
 }
 
@@ -483,8 +528,9 @@ type evictionCheck struct {
 	change engine.SessionChange
 }
 
-// checkEviction decides from the locked rows whether a session may be evicted, and evicts it if take is set.
-func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, reserve bool) (evictionCheck, error) {
+// checkEviction decides from the locked rows whether a session may be evicted for one that waits, and evicts it if
+// reserve is set.
+func (e *Evictor) checkEviction(ctx context.Context, s, waits *engine.Session, reserve bool) (evictionCheck, error) {
 	key, owner := s.Key(), engine.WorkerKey{Namespace: s.Namespace, ID: s.Owner}
 	v, err := transaction.Commit[evictionCheck](ctx, e.store, store.Transaction{
 		Needs: store.Keys{
@@ -496,7 +542,9 @@ func (e *Evictor) checkEviction(ctx context.Context, s *engine.Session, reserve 
 			if row == nil || w == nil {
 				return store.Writes{Answer: evictionCheck{}}, nil
 			}
+			lacking := waits.Lacking(w, rows.Used(w, now))
 			c, err := engine.DecideSession(row, engine.YieldSession{
+				Short:         lacking != nil && row.Uses(lacking),
 				SessionHolder: engine.SessionHolder{Worker: s.Owner, Epoch: s.Epoch}, Held: rows.Holding(owner, key, now) + 1,
 				Limit: w.MaxSessions,
 			}, now)

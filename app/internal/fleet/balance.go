@@ -84,7 +84,7 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 	var owners []*engine.Worker
 	for _, h := range c.known {
 		if h.Worker.ID != w.ID && h.Worker.MayPrepare() && c.available(&h) &&
-			engine.Imbalanced(c.sessions(h.Worker), c.sessions(w)) {
+			(engine.Imbalanced(c.sessions(h.Worker), c.sessions(w)) || len(c.used(h.Worker)) > 0) {
 			owners = append(owners, h.Worker)
 		}
 	}
@@ -100,7 +100,8 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 			return false, err
 		}
 		held = slices.DeleteFunc(slices.Clone(held), func(s engine.Session) bool {
-			return !s.Balances(owner, w, c.now) || c.withheld(&s, w)
+			from, to := c.lessee(owner), c.lessee(w)
+			return !s.Balances(owner, w, c.now) || !s.Evens(&from, &to) || !s.FitsAt(w, to.Used) || c.withheld(&s, w)
 		})
 		if len(held) == 0 {
 			continue
@@ -110,7 +111,7 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 		})
 		moved, err := f.prepare(ctx, &s, owner, w, engine.PrepareSession{Balance: true})
 		if moved {
-			c.reserve(w)
+			c.reserve(&s, w)
 			delete(c.owned, owner.ID)
 			f.log.Info().Str("session_id", s.ID).Str("worker_id", owner.ID).Str("successor", w.ID).
 				Msg("idle session moves to a worker that registered recently and holds fewer sessions")

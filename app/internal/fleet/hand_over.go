@@ -193,6 +193,19 @@ func (c *candidates) reachable(p *engine.Preparation) bool {
 // room returns how many more sessions a worker may hold or prepare.
 func (c *candidates) room(w *engine.Worker) int { return w.MaxSessions - c.sessions(w) }
 
+// used returns the resources that the sessions of a worker use.
+func (c *candidates) used(w *engine.Worker) engine.Amounts { return c.held[w.ID].UsedAt(w) }
+
+// lessee returns a worker with what its sessions use.
+func (c *candidates) lessee(w *engine.Worker) engine.Lessee {
+	return engine.Lessee{Worker: w, Sessions: c.sessions(w), Used: c.used(w)}
+}
+
+// freeSetUp reports whether a worker prepares fewer sessions than it runs set-ups at once.
+func (c *candidates) freeSetUp(w *engine.Worker) bool {
+	return w.MaxSetUps == 0 || c.held[w.ID].Prepared < w.MaxSetUps
+}
+
 // best returns the best worker that may prepare the session; nil: there is none.
 func (c *candidates) best(s *engine.Session) (best *engine.Worker) {
 	lives := false // best is alive
@@ -200,8 +213,8 @@ func (c *candidates) best(s *engine.Session) (best *engine.Worker) {
 		w, alive := h.Worker, c.alive(&h)
 		switch {
 		case w.ID == c.owner.ID || !c.available(&h):
-		case !s.HandsOver(c.owner, w) || c.room(w) <= 0 || c.withheld(s, w):
-		case best == nil || alive && !lives || alive == lives && c.better(w, best):
+		case !s.HandsOver(c.owner, w) || c.room(w) <= 0 || !s.FitsAt(w, c.used(w)) || c.withheld(s, w):
+		case best == nil || alive && !lives || alive == lives && c.better(s, w, best):
 			best, lives = w, alive
 		}
 	}
@@ -210,8 +223,9 @@ func (c *candidates) best(s *engine.Session) (best *engine.Worker) {
 
 // better reports whether w is the better successor. Workers with fewer sessions than the mean come first, and of those
 // the one that registered last: during a rolling restart, a worker that registered earlier will drain soon, and its
-// sessions would be set up twice. Of the others the one with the most room is the best.
-func (c *candidates) better(w, than *engine.Worker) bool {
+// sessions would be set up twice. Of the others, those that run fewer set-ups than they run at once come first, then
+// those with the most resources free, then those with the most places.
+func (c *candidates) better(s *engine.Session, w, than *engine.Worker) bool {
 	below, thanBelow := c.sessions(w) < c.mean, c.sessions(than) < c.mean
 	if below != thanBelow {
 		return below
@@ -219,6 +233,14 @@ func (c *candidates) better(w, than *engine.Worker) bool {
 	newest := w.RegisteredAt.Compare(than.RegisteredAt.Time)
 	if !below {
 		newest = 0
+	}
+	if newest == 0 {
+		if free := c.freeSetUp(w); free != c.freeSetUp(than) {
+			return free
+		}
+		if a, b := c.lessee(w), c.lessee(than); s.ShareAfter(&a) != s.ShareAfter(&b) {
+			return s.ShareAfter(&a) > s.ShareAfter(&b)
+		}
 	}
 	return cmp.Or(newest, cmp.Compare(c.room(w), c.room(than)), cmp.Compare(than.ID, w.ID)) > 0
 }
@@ -235,15 +257,16 @@ func (c *candidates) withheld(s *engine.Session, w *engine.Worker) bool {
 func (c *candidates) choose(s *engine.Session) *engine.Worker {
 	w := c.best(s)
 	if w != nil {
-		c.reserve(w)
+		c.reserve(s, w)
 	}
 	return w
 }
 
-// reserve counts one more session as prepared by a worker.
-func (c *candidates) reserve(w *engine.Worker) {
+// reserve counts the session as prepared by a worker.
+func (c *candidates) reserve(s *engine.Session, w *engine.Worker) {
 	h := c.held[w.ID]
 	h.Prepared++
+	h.Used = h.Used.Plus(s.AmountsAt(w))
 	c.held[w.ID] = h
 }
 
@@ -272,7 +295,9 @@ func (f *Fleet) prepare(
 			session := rows.Session(sk)
 			already = session != nil && session.Preparing(now) != nil
 			in.Owner = owner
-			in.Successor = engine.Lessee{Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true}
+			in.Successor = engine.Lessee{
+				Worker: row, Sessions: rows.Holding(key, sk, now), Counted: true, Used: rows.Used(row, now),
+			}
 			change, err := engine.DecideSession(session, in, now)
 			out.Sessions, out.Answer = []engine.SessionChange{change}, change
 			return out, err

@@ -3,6 +3,7 @@ package membership
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -156,7 +157,7 @@ var ErrRevised = errors.New("the worker runs with other settings")
 
 // settingsChanged reports whether the settings of a process changed with a new registration.
 func settingsChanged(old, next *engine.Worker) bool {
-	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) {
+	if !slices.Equal(old.ActivityTypes, next.ActivityTypes) || !old.SameResources(next) {
 		return true
 	}
 	return next.Settings != nil && (old.Settings == nil || *old.Settings != *next.Settings)
@@ -199,6 +200,7 @@ func (ws *Workers) Registration(in protocol.RegisterRequest) (*engine.Worker, er
 		Beats:     len(in.Process) > 0 || in.HeartbeatSecs != nil || in.Incarnation != "" && in.Session != nil,
 		Contracts: in.Contracts, Fingerprints: in.Fingerprints, Manifest: in.Manifest, Isolation: in.Isolation,
 		Slots: in.Slots, Process: in.Process, Settings: in.Settings, Versions: in.Versions,
+		Resources: in.Resources, SessionResources: in.SessionResources, MaxSetUps: in.MaxSetUps,
 	}
 	if in.HeartbeatSecs != nil {
 		w.HeartbeatSecs = *in.HeartbeatSecs
@@ -243,6 +245,17 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	if err := checkShapes(in); err != nil {
 		return err
 	}
+	if err := protocol.CheckResources(in.Resources, "resources", false, unnested); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.SessionResources)) {
+		err := protocol.CheckResources(in.SessionResources[name], name, false, func(member string) string {
+			return "session_resources." + member
+		})
+		if err != nil {
+			return err
+		}
+	}
 	switch {
 	case len(w.SDKVersion) > 64 && !w.Explicit:
 		return protocol.Invalid("sdk_version", "is longer than 64 bytes")
@@ -257,6 +270,8 @@ func checkRegistration(in protocol.RegisterRequest, w *engine.Worker) error {
 	}
 	return nil
 }
+
+func unnested(member string) string { return member }
 
 // leasedBefore selects the deliveries that died with a superseded process: those leased before the new registration,
 // whichever app handles them first. Later leases are no evidence of a loss.

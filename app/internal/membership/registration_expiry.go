@@ -104,7 +104,7 @@ func (ws *Workers) removeExpired(ctx context.Context, list []engine.Worker) (nex
 		}
 		idle := workers[:0]
 		for _, w := range workers {
-			if held[w.ID] == (store.Holding{}) {
+			if held[w.ID].Empty() {
 				idle = append(idle, w)
 			} else if retry := 5 * ws.expiryPause(); w.Beats && (next == 0 || retry < next) {
 				next = retry

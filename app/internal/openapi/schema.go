@@ -60,6 +60,8 @@ func newSchemas(s *source) *schemas {
 func (d *schemas) reflector(reads bool) *jsonschema.Reflector {
 	r := &jsonschema.Reflector{}
 	r.InlineDefinition(history.Time{})
+	r.InlineDefinition(protocol.Quantity{})
+	r.InlineDefinition(protocol.Resources{})
 	r.AddTypeMapping(history.Event{}, historyEvent{})
 	r.DefaultOptions = append(r.DefaultOptions,
 		jsonschema.DefinitionsPrefix(components), jsonschema.RootRef, jsonschema.SkipEmbeddedMapsSlices,
@@ -109,6 +111,13 @@ func (d *schemas) describeTypes(p jsonschema.InterceptSchemaParams, reads bool) 
 		p.Schema.AddType(jsonschema.String)
 		p.Schema.AddType(jsonschema.Null)
 		p.Schema.WithFormat("date-time")
+		return true, nil
+	case t == reflect.TypeFor[protocol.Quantity]():
+		p.Schema.Type = nil
+		p.Schema.AddType(jsonschema.String)
+		if reads {
+			p.Schema.AddType(jsonschema.Number)
+		}
 		return true, nil
 	case t == payloadType:
 		envelope(p.Schema, reads)

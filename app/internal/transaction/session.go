@@ -64,6 +64,9 @@ func UpdateSession(
 // FreedOwners lists the holders of sessions that a transaction ended.
 func FreedOwners(changes []engine.SessionChange) (keys []engine.WorkerKey) {
 	for _, c := range changes {
+		if c.Freed != "" {
+			keys = append(keys, engine.WorkerKey{Namespace: c.Session.Namespace, ID: c.Freed})
+		}
 		for _, e := range c.Timeline {
 			switch e.What {
 			case "closed", "released", "expired", "idle_unpinned", "orphaned", "failed":

@@ -225,7 +225,7 @@ func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
 			"DROP TABLE batch_jobs; DROP TABLE batch_runs; DROP TABLE session_arguments; DROP INDEX run_attributes_time; ALTER TABLE tasks DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN held; "+
-				"ALTER TABLE sessions DROP COLUMN prepare_for, DROP COLUMN prepare_until; "+
+				"ALTER TABLE sessions DROP COLUMN prepare_for, DROP COLUMN prepare_until, DROP COLUMN units, DROP COLUMN prepare_units; "+
 				"DROP TABLE signal_inbox; ALTER TABLE runs DROP COLUMN inbox, DROP COLUMN inbox_from; "+
 				"ALTER TABLE runs DROP COLUMN failing, DROP COLUMN unserved, DROP COLUMN unserved_at, DROP COLUMN unserved_why; "+
 				"ALTER TABLE runs DROP COLUMN build_id; DELETE FROM run_attributes; DROP INDEX session_events_at; DROP INDEX sessions_open; DROP INDEX tasks_waiting; DROP INDEX runs_quarantined; DROP INDEX sessions_unheld; DROP TABLE former_children; DROP TABLE activity_logs; "+

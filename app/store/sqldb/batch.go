@@ -86,7 +86,7 @@ type batch struct {
 	leasedRuns map[string]bool // runs that claims locked and from which they leased tasks
 	// acquired counts the sessions that claims of this batch acquired for each worker. The batch has not written them
 	// yet, so statements do not count them.
-	acquired map[engine.WorkerKey]int
+	acquired map[engine.WorkerKey]load
 	// processes that this batch isolates (true) or no longer isolates (false)
 	isolated        map[process]bool
 	touched         map[string]*store.RunChange
@@ -254,7 +254,7 @@ func (s *Store) newBatch() *batch {
 		routingKeys: map[queueRoutingKey]bool{}, backlog: map[QueueKey]*backlog{}, hidden: map[QueueKey]bool{},
 		leasedRuns: map[string]bool{},
 		touched:    map[string]*store.RunChange{},
-		acquired:   map[engine.WorkerKey]int{}, skipped: map[QueueKey]bool{},
+		acquired:   map[engine.WorkerKey]load{}, skipped: map[QueueKey]bool{},
 	}
 }
 
@@ -380,9 +380,7 @@ func (b *batch) Worker(k engine.WorkerKey) *engine.Worker {
 func (b *batch) Holding(w engine.WorkerKey, except engine.SessionKey, now time.Time) int {
 	n := 0
 	for _, h := range b.holding[w] {
-		s := b.sessions[h.session]
-		stored := s == nil || s.Session == nil && b.locked[h.session]
-		if h.session != except && stored && h.until > now.UnixMicro() {
+		if h.session != except && b.countsAsStored(h) && h.place && h.until > now.UnixMicro() {
 			n++
 		}
 	}
@@ -395,6 +393,31 @@ func (b *batch) Holding(w engine.WorkerKey, except engine.SessionKey, now time.T
 		}
 	}
 	return n
+}
+
+// countsAsStored reports whether a session counts by its stored row: the batch has not loaded it, or could not, because
+// another transaction has locked it.
+func (b *batch) countsAsStored(h holding) bool {
+	s := b.sessions[h.session]
+	return s == nil || s.Session == nil && b.locked[h.session]
+}
+
+// Used sums the resources of a worker's sessions like Holding counts them, and those of suspended state.
+func (b *batch) Used(w *engine.Worker, now time.Time) (used engine.Amounts) {
+	at := now.UnixMicro()
+	for _, h := range b.holding[w.Key()] {
+		suspended := !h.prepared && h.used.Incarnation == w.Incarnation &&
+			h.until > at-engine.SuspendedTime.Microseconds()
+		if b.countsAsStored(h) && (h.place && h.until > at || suspended) {
+			used.Add(h.used.Resources, 1)
+		}
+	}
+	for k, s := range b.sessions {
+		if k.Namespace == w.Namespace && s.Session != nil && !s.deleted {
+			used.Add(s.UsedBy(w, now), 1)
+		}
+	}
+	return used
 }
 
 func (b *batch) Receipt(k store.ReceiptKey) *store.Receipt { return b.receipts[k] }

@@ -189,10 +189,13 @@ func (b *batch) loadWorkers(keys map[engine.WorkerKey]bool) []*db.Call {
 	}, func(v []any) { b.markLocked(engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}) })
 }
 
-// holding is the stored lease of a held session.
+// holding is the stored lease of a session that a worker holds or prepares, or whose state it may have suspended.
 type holding struct {
-	session engine.SessionKey
-	until   int64
+	session  engine.SessionKey
+	until    int64
+	place    bool // until its lease ends, it counts as a session of the worker
+	prepared bool
+	used     engine.HeldResources
 }
 
 // loadHeldSessions reads the sessions that workers hold.
@@ -205,8 +208,9 @@ func (b *batch) loadHeldSessions(keys map[engine.WorkerKey]bool) []*db.Call {
 	return b.fetch(&db.Loader{Stmt: b.s.st.holdings}, asked, func(v []any) error {
 		k := engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}
 		in := engine.SessionKey{Namespace: k.Namespace, ID: db.Str(v[2])}
-		b.holding[k] = append(b.holding[k], holding{in, db.Int(v[3])})
-		return nil
+		used, err := record.ReadHeldResources(v[5])
+		b.holding[k] = append(b.holding[k], holding{in, db.Int(v[3]), db.Int(v[4]) > 0, db.Int(v[4]) == 2, used})
+		return err
 	}, nil)
 }
 

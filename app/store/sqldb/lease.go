@@ -126,8 +126,10 @@ func (b *batch) leaseTasks(p *pending) error {
 			l := b.lease(b.runs[t.run], t.seq, &e)
 			if l.SessionAcquired {
 				w := r.Pollers[i].Lessee.Worker
-				held[processOf(w)]++
-				b.acquired[w.Key()]++
+				one := load{sessions: 1}
+				one.used.Add(l.Session.UsedBy(w, b.now), 1)
+				held[processOf(w)] = held[processOf(w)].plus(one)
+				b.acquired[w.Key()] = b.acquired[w.Key()].plus(one)
 			}
 			l.Poller, l.Size = i, size
 			if s := r.Pollers[i].Lessee.Worker; b.isolates(processOf(s)) {
@@ -149,23 +151,25 @@ func (b *batch) leaseTasks(p *pending) error {
 	return nil
 }
 
-// reportFull reports polls whose workers hold their maximum number of sessions, and the routes of new sessions that
-// they could otherwise read. The caller can then evict idle sessions of these workers.
-func (b *batch) reportFull(q QueueKey, r *store.LeaseRequest, held map[process]int, settings *engine.Queue) {
+// reportFull reports polls whose workers hold their maximum number of sessions, or lack resources for one more, and the
+// routes of new sessions that they could otherwise read. The caller can then evict idle sessions of these workers.
+func (b *batch) reportFull(q QueueKey, r *store.LeaseRequest, held map[process]load, settings *engine.Queue) {
 	if r.Full == nil || q.Kind != protocol.KindActivity {
 		return
 	}
 	reported := map[engine.WorkerKey]bool{}
 	for i := range r.Pollers {
 		e := &r.Pollers[i].Lessee
-		if n, ok := held[processOf(e.Worker)]; !ok || n < e.Worker.MaxSessions || reported[e.Worker.Key()] ||
-			settings.Withholds(e.Worker) {
+		n, ok := held[processOf(e.Worker)]
+		if !ok || reported[e.Worker.Key()] || settings.Withholds(e.Worker) {
 			continue
 		}
 		reported[e.Worker.Key()] = true
 		var routes []string
 		for _, l := range b.routingKeysOf(q) {
-			if l.session && l.fits(q.Kind, e) {
+			full := n.sessions >= e.Worker.MaxSessions ||
+				!e.Worker.FitsSessionOf(l.requirements, n.used) && e.Worker.FitsSessionOf(l.requirements, nil)
+			if l.session && l.fits(q.Kind, e) && full {
 				routes = append(routes, freeRoutes(q, l.String(), e.Worker)...)
 			}
 		}
@@ -193,17 +197,25 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
+// load is what the sessions of a worker use: places and resources.
+type load struct {
+	sessions int
+	used     engine.Amounts
+}
+
+func (l load) plus(o load) load { return load{l.sessions + o.sessions, l.used.Plus(o.used)} }
+
 // holdings counts the sessions that each worker holds, under the lock of the worker's row. Only under the lock may this
 // count be compared with the maximum: otherwise two apps could both acquire the last session. A superseded process is
 // missing from the result and gets no task, even if this app has not been notified of the newer process. A worker is
 // also missing if its row is locked by another transaction or does not exist; it then acquires no session here. Queues
 // without session tasks need no count. open are the routing words of sessions that any worker may acquire although they
 // have an owner.
-func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]int, open []string, err error) {
+func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]load, open []string, err error) {
 	if !slices.ContainsFunc(b.routingKeysOf(q), func(l routingKey) bool { return l.session }) {
 		return nil, nil, nil
 	}
-	held = map[process]int{}
+	held = map[process]load{}
 	requested := map[engine.WorkerKey]bool{}
 	keys := db.NewRowset(record.Workers.Key())
 	for _, p := range pollers {
@@ -231,7 +243,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 	} else if err := b.send(b.loadWorkers(requested)...); err != nil {
 		return nil, nil, err
 	}
-	count := map[engine.WorkerKey]int{}
+	count, suspended := map[engine.WorkerKey]load{}, map[process]load{}
 	calls = append(calls, &db.Call{Stmt: b.s.st.held, Args: append(
 		slices.Clip(args), b.now.UnixMicro(), q.Namespace,
 	), Row: func(v []any) error {
@@ -239,8 +251,18 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 			open = append(open, db.Str(v[1]))
 			return nil
 		}
-		count[engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}] = int(db.Int(v[2]))
-		return nil
+		k, n := engine.WorkerKey{Namespace: db.Str(v[0]), ID: db.Str(v[1])}, int(db.Int(v[3]))
+		resources, err := record.ReadHeldResources(v[4])
+		some := load{}
+		some.used.Add(resources.Resources, n)
+		if db.Int(v[2]) == 0 {
+			p := process{k, resources.Incarnation}
+			suspended[p] = suspended[p].plus(some)
+			return err
+		}
+		some.sessions = n
+		count[k] = count[k].plus(some)
+		return err
 	}})
 	if err := b.send(calls...); err != nil {
 		return nil, nil, err
@@ -253,7 +275,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		}
 	}
 	for k, w := range rows {
-		held[processOf(w)] = count[k] + b.acquired[k]
+		held[processOf(w)] = count[k].plus(b.acquired[k]).plus(suspended[processOf(w)])
 	}
 	for i := range pollers {
 		l := &pollers[i].Lessee
@@ -261,7 +283,11 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 		// The row is current; this app may not have been notified yet that the process deregistered or was superseded.
 		case newest != nil && !newest.DeregisteredAt.IsZero():
 			pollers[i].Max = 0
-		case newest == nil || newest.Incarnation == l.Worker.Incarnation:
+		case newest == nil:
+		case newest.Incarnation == l.Worker.Incarnation:
+			if !newest.SameResources(l.Worker) { // the process has registered other resources since its poll
+				l.Worker = newest
+			}
 		case l.Worker.Explicit: // superseded: it gets no tasks
 			pollers[i].Max = 0
 		default: // a worker that names no process counts as the newest process
@@ -275,7 +301,7 @@ func (b *batch) holdings(q QueueKey, pollers []store.Poller) (held map[process]i
 // these are "*", or the sessions that its worker holds and, if it holds less than its maximum, sessions without an
 // owner and sessions that any worker may acquire.
 func (b *batch) routesToRead(
-	q QueueKey, pollers []store.Poller, held map[process]int, open []string, settings *engine.Queue,
+	q QueueKey, pollers []store.Poller, held map[process]load, open []string, settings *engine.Queue,
 ) (all, suspects []string) {
 	plain, suspected := map[string]bool{}, map[string]bool{}
 	for _, l := range b.routingKeysOf(q) {
@@ -300,7 +326,7 @@ func (b *batch) routesToRead(
 				continue
 			}
 			n, ok := held[processOf(e.Worker)]
-			below := ok && n < e.Worker.MaxSessions
+			below := ok && n.sessions < e.Worker.MaxSessions && e.Worker.FitsSessionOf(l.requirements, n.used)
 			for _, word := range open {
 				if strings.HasPrefix(word, "~"+e.Worker.ID+"~") ||
 					below && (strings.HasSuffix(word, "~") || strings.HasSuffix(word, "~"+e.Worker.Release)) {
@@ -487,7 +513,7 @@ func (b *batch) loadPicks(q QueueKey, picks []pick) error {
 // gets no poll only because the polls that may run it are full: their next claim can lease it. known is true if tasks
 // of this routing key are already known to wait, so that full need not be determined again.
 func (b *batch) pollerFor(
-	t pick, r *store.LeaseRequest, room []int, held map[process]int, settings *engine.Queue, known bool,
+	t pick, r *store.LeaseRequest, room []int, held map[process]load, settings *engine.Queue, known bool,
 	holds map[process]*engine.HeldTasks,
 ) (i int, ok, full bool) {
 	row := b.runs[t.run]
@@ -537,6 +563,11 @@ func (b *batch) pollerFor(
 			}
 		}
 	}
+	if s := requirements.Session; s != nil && !s.Held(b.now) && s.ChoosesWorker() {
+		if i := b.roomiest(s, r, room, held, may); i >= 0 {
+			return i, true, false
+		}
+	}
 	for i := range r.Pollers {
 		if room[i] <= 0 && (known || full) || !may(i) {
 			continue
@@ -549,10 +580,27 @@ func (b *batch) pollerFor(
 	return 0, false, full
 }
 
+// roomiest returns the poll whose worker has the most room for a session without an owner; -1: no poll may acquire it.
+func (b *batch) roomiest(
+	s *engine.Session, r *store.LeaseRequest, room []int, held map[process]load, may func(int) bool,
+) int {
+	best, most := -1, engine.Lessee{}
+	for i := range r.Pollers {
+		if room[i] <= 0 || !may(i) {
+			continue
+		}
+		if l := b.lessee(r, i, held); best < 0 || s.RoomierFor(&l, &most) {
+			best, most = i, l
+		}
+	}
+	return best
+}
+
 // lessee returns the worker of a poll with its number of sessions, if they were counted under the lock of the worker's
 // row. Without that count, the rules for admission do not let the worker acquire a session.
-func (b *batch) lessee(r *store.LeaseRequest, i int, held map[process]int) engine.Lessee {
+func (b *batch) lessee(r *store.LeaseRequest, i int, held map[process]load) engine.Lessee {
 	l := r.Pollers[i].Lessee
-	l.Sessions, l.Counted = held[processOf(l.Worker)]
+	n, counted := held[processOf(l.Worker)]
+	l.Sessions, l.Used, l.Counted = n.sessions, n.used, counted
 	return l
 }

@@ -230,7 +230,7 @@ func activityRoutingKey(a *engine.Activity, s *engine.Session) routingKey {
 		session: a.SessionID != "", suspect: a.Suspect.Limited(), typ: a.Type, requirements: a.Requirements,
 	}
 	if s != nil {
-		if more := s.NeededCapabilities(); len(more) > 0 {
+		if more := slices.Concat(s.NeededCapabilities(), s.ResourceRequirements()); len(more) > 0 {
 			l.requirements = slices.Concat(l.requirements, more)
 		}
 	}

@@ -24,7 +24,8 @@ type sessionAssignment struct {
 // creates the task, so that neither is written twice. The worker's sessions are counted as in a claim. If the worker
 // must not run the task, its poll returns to the queue, and a claim dispatches the task.
 func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation, engine.Lessee, error) {
-	o.AcquiresSession = o.Session != nil && !o.Session.Held(b.now) && !f.exhausted
+	// A claim compares the room of all workers that poll, which matters for a session that needs resources.
+	o.AcquiresSession = o.Session != nil && !o.Session.Held(b.now) && !f.exhausted && len(o.Session.Resources) == 0
 	res := b.s.cfg.Dispatch.Reserve(o)
 	if res == nil {
 		return nil, engine.Lessee{}, nil
@@ -42,6 +43,7 @@ func (b *batch) reserve(o store.Offer, f *sessionAssignment) (store.Reservation,
 	w, err := b.countedWorker(l.Worker, f)
 	if err == nil && w != nil && w.Incarnation == l.Worker.Incarnation && w.DeregisteredAt.IsZero() {
 		l.Worker, l.Sessions, l.Counted = w, b.Holding(w.Key(), o.Session.Key(), b.now), true
+		l.Used = b.Used(w, b.now)
 		if engine.AdmitSession(o.Session, l, b.now, false).OK {
 			return res, l, nil
 		}

@@ -1,8 +1,10 @@
 package sqldb
 
 import (
+	"fmt"
 	"strings"
 
+	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
 	"github.com/sojourn-run/sojourn/app/store/internal/record"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -191,21 +193,28 @@ func newStatements(d db.Dialect) *statements {
 	}
 	// The word of a route follows its last separator: trimming all other characters from the right leaves the rest.
 	words := []db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")}
-	// A session that a worker prepares has a reserved place there.
-	held := db.ReuseParameter(d, d.Probe(record.Workers.Key(), "t.namespace, t.owner",
-		"(SELECT namespace, owner AS worker_id, owner FROM sessions"+
-			" WHERE owner IS NOT NULL AND status = 'active' AND lease_until > $now)", "", "")+
-		" UNION ALL "+d.Probe(record.Workers.Key(), "t.namespace, t.worker_id",
-		"(SELECT namespace, prepare_for AS worker_id FROM sessions"+
+	// A session that a worker prepares has a reserved place there. A session in the column held uses a place; others only
+	// use resources, because their last owner may have suspended their state.
+	suspended := fmt.Sprintf("units IS NOT NULL AND lease_until > $now - %d", engine.SuspendedTime.Microseconds())
+	held := db.ReuseParameter(d, d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.held, t.units",
+		"(SELECT namespace, owner AS worker_id, owner, units,"+
+			" CAST(CASE WHEN status = 'active' AND lease_until > $now THEN 1 ELSE 0 END AS bigint) AS held FROM sessions"+
+			" WHERE owner IS NOT NULL AND (status = 'active' AND lease_until > $now OR "+suspended+"))", "", "")+
+		" UNION ALL "+d.Probe(record.Workers.Key(), "t.namespace, t.worker_id, 1, t.units",
+		"(SELECT namespace, prepare_for AS worker_id, prepare_units AS units FROM sessions"+
 			" WHERE prepare_for IS NOT NULL AND prepare_until > $now)", "", ""))
-	s.held = &db.Stmt{SQL: "SELECT h.namespace, h.owner, count(*) FROM (" + held + ") AS h GROUP BY h.namespace, h.owner" +
-		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1 FROM sessions AS o WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
+	s.held = &db.Stmt{SQL: "SELECT h.namespace, h.owner, h.held, count(*), h.units FROM (" + held +
+		") AS h GROUP BY h.namespace, h.owner, h.held, h.units" +
+		" UNION ALL SELECT DISTINCT o.namespace, o.word, -1, 0, NULL FROM sessions AS o" +
+		" WHERE o.namespace = $ns AND substr(o.word, 1, 1) = '~'"}
+	const active = "CAST(CASE WHEN status = 'active' THEN 1 ELSE 0 END AS bigint) AS held"
 	s.holdings = &db.Stmt{SQL: db.ReuseParameter(
-		d, d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.session_id, t.lease_until",
-			"(SELECT namespace, owner AS worker_id, owner,"+
-				" session_id, lease_until FROM sessions WHERE owner IS NOT NULL AND status = 'active')", "", "")+
-			" UNION ALL "+d.Probe(record.Workers.Key(), "t.namespace, t.worker_id, t.session_id, t.prepare_until",
-			"(SELECT namespace, prepare_for AS worker_id, session_id, prepare_until FROM sessions"+
+		d, d.Probe(record.Workers.Key(), "t.namespace, t.owner, t.session_id, t.lease_until, t.held, t.units",
+			"(SELECT namespace, owner AS worker_id, owner, session_id, lease_until, units, "+active+
+				" FROM sessions WHERE owner IS NOT NULL AND (status = 'active' OR units IS NOT NULL))", "", "")+
+			" UNION ALL "+d.Probe(
+			record.Workers.Key(), "t.namespace, t.worker_id, t.session_id, t.prepare_until, 2, t.prepare_units",
+			"(SELECT namespace, prepare_for AS worker_id, session_id, prepare_until, prepare_units FROM sessions"+
 				" WHERE prepare_for IS NOT NULL)", "", ""),
 	)}
 	const moved = " SET route = rtrim(route, replace(route, char(31), '')) || k.word FROM " // char(31) is the separator

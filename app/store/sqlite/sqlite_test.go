@@ -236,6 +236,7 @@ func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 			"ALTER TABLE runs DROP COLUMN unserved_why",
 			"DROP INDEX sessions_prepare", "ALTER TABLE sessions DROP COLUMN prepare_for",
 			"ALTER TABLE sessions DROP COLUMN prepare_until",
+			"ALTER TABLE sessions DROP COLUMN units", "ALTER TABLE sessions DROP COLUMN prepare_units",
 			"DROP TABLE signal_inbox", "DROP INDEX runs_inbox", "ALTER TABLE runs DROP COLUMN inbox",
 			"ALTER TABLE runs DROP COLUMN inbox_from",
 			"DROP INDEX runs_held", "ALTER TABLE runs DROP COLUMN held",

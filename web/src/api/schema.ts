@@ -652,7 +652,7 @@ export interface components {
             command_status: string;
             /** @description the failed run */
             continued_from_run_id: string;
-            /** @description signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed, redriven */
+            /** @description signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed, redriven, reset */
             outcome: string;
             reason: null | string;
             rejection_reason: null | string;
@@ -670,6 +670,12 @@ export interface components {
             validation_errors: string[];
             workflow_id: string;
             workflow_type: string;
+        };
+        /** @description The use of one resource of a worker. */
+        ResourceUse: {
+            total: string;
+            /** @description by held, suspended and prepared sessions */
+            used: string;
         };
         /**
          * @description The set of permissions of a token. admin includes operator, operator includes writer, and writer includes viewer. worker and completer are separate from these roles.
@@ -1155,6 +1161,10 @@ export interface components {
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
+            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            resources?: {
+                [key: string]: string;
+            };
             /**
              * @description Sojourn only; a workflow starts its own sessions with start_session
              * @enum {string}
@@ -1194,6 +1204,10 @@ export interface components {
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
+            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            resources?: {
+                [key: string]: string | number;
+            };
             /**
              * @description Sojourn only; a workflow starts its own sessions with start_session
              * @enum {string}
@@ -1315,6 +1329,10 @@ export interface components {
             release?: string;
             release_policy?: string;
             requirements: string[];
+            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            resources?: {
+                [key: string]: string;
+            };
             /** @description namespace, workflow */
             scope: string;
             session_definition?: string;
@@ -1332,6 +1350,10 @@ export interface components {
             ttl_seconds: number;
             /** Format: date-time */
             updated_at: string | null;
+            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            used_resources?: {
+                [key: string]: string;
+            };
             /** @description reason why its tasks wait, for programs */
             wait?: components["schemas"]["Wait"];
             /** @description reason why its tasks wait, for people */
@@ -1526,6 +1548,10 @@ export interface components {
             reason: components["schemas"]["WaitReason"];
             /** @description release of the app, or of the session */
             release?: string;
+            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            resources?: {
+                [key: string]: string;
+            };
             session_id?: string;
             /**
              * Format: date-time
@@ -1547,6 +1573,8 @@ export interface components {
             /** @description worker that runs the task, or the closest match */
             worker_id?: string;
             worker_release?: string;
+            /** @description for session_resources and session_resources_exceeded: the workers with the most room, at most 3 */
+            worker_resources?: components["schemas"]["WorkerResource"][];
             /** @description task queues that the worker polls; set if the task is in another queue */
             worker_task_queues?: string[];
             /** @description of the child, or of the quarantined run */
@@ -1561,7 +1589,7 @@ export interface components {
          * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_resources" | "session_resources_exceeded" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run; session_missing: end_session of a session that the workflow never started */
@@ -1585,6 +1613,13 @@ export interface components {
             /** Format: date-time */
             since: string | null;
             worker_id?: string;
+        };
+        /** @description How much a worker has of a resource. */
+        WorkerResource: {
+            free: string;
+            resource: string;
+            total: string;
+            worker_id: string;
         };
         /**
          * @description The state of a worker's registration as listings show it.
@@ -1621,13 +1656,25 @@ export interface components {
             max_concurrent_activity_tasks: number;
             max_concurrent_worker_sessions: number;
             max_concurrent_workflow_tasks: number;
+            /** @description set-ups of sessions that it runs at once; absent: not declared */
+            max_set_ups?: number;
             namespace: string;
             process_metrics?: Json;
             /** Format: date-time */
             registered_at: string | null;
             release?: string;
+            /** @description The amounts that the worker has for sessions, and the amounts that its sessions use. */
+            resources?: {
+                [key: string]: components["schemas"]["ResourceUse"];
+            };
             runtime: string;
             sdk_version?: string;
+            /** @description The amounts that sessions of a definition use by default; "*": all sessions. */
+            session_resources?: {
+                [key: string]: {
+                    [key: string]: string;
+                };
+            };
             session_settings?: components["schemas"]["SessionSettings"];
             /** @description The revision of the operators' settings that the worker reported; absent: it applies none. */
             settings_revision?: null | number;

@@ -29,6 +29,8 @@ export const waitRules = {
   session_definition_missing: { form: "clause", text: "session {session} needs the session definition {missing}, which worker {worker} has not registered[; any worker may acquire the session from {fallback_at}][ (closest match of {workers} workers)]" },
   worker_without_sessions: { form: "clause", text: "worker {worker} accepts no sessions (max_concurrent_worker_sessions is 0)[ (closest match of {workers} workers)]" },
   worker_sessions_full: { form: "clause", text: "[all {workers} workers hold their maximum number of sessions ({limit} each)|worker {worker} holds its maximum number of sessions ({limit})]; raise --worker-max-sessions or close idle sessions" },
+  session_resources: { form: "clause", text: "session {session} needs {resources}; {worker_resources}" },
+  session_resources_exceeded: { form: "clause", text: "session {session} needs {resources}; {worker_resources}, even without sessions" },
   session_held: { form: "clause", text: "session {session} is held by worker {worker} until {until}[; any worker may acquire the session from {fallback_at}]" },
   session_holder_busy: { form: "clause", text: "session {session} is held by worker {worker}, which is busy or not polling[; any worker may acquire the session from {fallback_at}]" },
   session_other_queue: { form: "clause", text: "session {session} is held by worker {worker}, which polls {worker_queues} but not queue \"{queue}\"[; any worker may acquire the session from {fallback_at}]" },

@@ -12,9 +12,20 @@ const members: Record<string, keyof Wait> = {
 };
 const times = new Set(["until", "fallback_at"]);
 
+/** How much the workers have of what is missing, as in shared/protocol/wait.go. */
+function room(w: Wait): string {
+  const several = Object.keys(w.resources ?? {}).length > 1;
+  const list = (w.worker_resources ?? []).map((r) => `worker ${r.worker_id} has ${r.free} of ${r.total}${several ? ` ${r.resource}` : ""} free`);
+  const more = (w.worker_count ?? 0) - list.length;
+  if (list.length > 0 && more > 0) list.push(`${more} more workers have less`);
+  return list.join(", ");
+}
+
 function member(w: Wait, name: string): Piece {
   if (name === "task") return `${w.kind === "activity" ? "activity" : "workflow"} "${w.name ?? ""}"`;
   if (name === "tasks") return w.kind.replace("_task", "");
+  if (name === "resources") return Object.entries(w.resources ?? {}).sort().map(([resource, need]) => `${resource} ${need}`).join(", ");
+  if (name === "worker_resources") return room(w);
   const value = w[members[name]!];
   if (!value) return "";
   if (times.has(name)) return { at: String(value) };

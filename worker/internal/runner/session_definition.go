@@ -12,6 +12,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/userfunc"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/payload"
+	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/activity"
 )
 
@@ -29,14 +30,15 @@ const (
 
 // SessionDefinition is a registered session definition.
 type SessionDefinition struct {
-	Name     string
-	timeout  time.Duration
-	policy   activity.SetUpFailurePolicy
-	handOver activity.HandOver
-	setUp    *userfunc.Func
-	tearDown reflect.Value // zero: none
-	handler  string        // name by which executors find the set-up; empty: it runs in the worker's process
-	entry    string        // set-up function in the file that defines it; empty: it is in Go
+	Name      string
+	timeout   time.Duration
+	policy    activity.SetUpFailurePolicy
+	handOver  activity.HandOver
+	resources protocol.Resources
+	setUp     *userfunc.Func
+	tearDown  reflect.Value // zero: none
+	handler   string        // name by which executors find the set-up; empty: it runs in the worker's process
+	entry     string        // set-up function in the file that defines it; empty: it is in Go
 }
 
 // Isolated reports whether the functions of a definition in Go run in the executor of the session.
@@ -86,6 +88,9 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 	case d.SetUpTimeout == 0:
 		def.timeout = setUpTimeout
 	}
+	if def.resources, err = protocol.ReadResources(d.Resources); err != nil {
+		return bad("Resources: %w", err)
+	}
 	if !knownPolicy(d.OnFailure) {
 		return bad("unknown OnFailure %q", d.OnFailure)
 	}
@@ -109,8 +114,8 @@ func checkTearDown(t, state reflect.Type) error {
 	return nil
 }
 
-// parseOptions applies the options that a file exports: an object with set_up_timeout_seconds, on_failure and
-// hand_over, or the same names in camel case.
+// parseOptions applies the options that a file exports: an object with set_up_timeout_seconds, on_failure, hand_over
+// and resources, or the same names in camel case.
 func (d *SessionDefinition) parseOptions(raw []byte) error {
 	var members map[string]json.RawMessage
 	if err := json.Unmarshal(raw, &members); err != nil || members == nil {
@@ -129,12 +134,16 @@ func (d *SessionDefinition) parseOptions(raw []byte) error {
 			if err = json.Unmarshal(value, &d.handOver); err == nil && !knownHandOver(d.handOver) {
 				err = fmt.Errorf("want %s or %s, got %q", activity.HandOverRelease, activity.HandOverPrepare, d.handOver)
 			}
+		case "resources":
+			if err = json.Unmarshal(value, &d.resources); err == nil {
+				err = protocol.CheckResources(d.resources, "resources", false, func(member string) string { return member })
+			}
 		case "onfailure":
 			if err = json.Unmarshal(value, &d.policy); err == nil && !knownPolicy(d.policy) {
 				err = fmt.Errorf("want %s or %s, got %q", activity.FailActivity, activity.TryAnotherWorker, d.policy)
 			}
 		default:
-			err = errors.New("unknown member; want set_up_timeout_seconds, on_failure or hand_over")
+			err = errors.New("unknown member; want set_up_timeout_seconds, on_failure, hand_over or resources")
 		}
 		if err != nil {
 			return fmt.Errorf("options: %s: %w", member, err)
@@ -145,6 +154,18 @@ func (d *SessionDefinition) parseOptions(raw []byte) error {
 
 // maxSetUpTimeout is the maximum timeout of a set-up that a file sets.
 const maxSetUpTimeout = 7 * 24 * time.Hour
+
+// Resources returns the resources that a session uses unless its options set them.
+func (d *SessionDefinition) Resources() protocol.Resources { return d.resources }
+
+// ResourcesIn returns the resources in the valid options of a file.
+func ResourcesIn(options []byte) protocol.Resources {
+	var d SessionDefinition
+	if options == nil || d.parseOptions(options) != nil {
+		return nil
+	}
+	return d.resources
+}
 
 // AllowsPreparation reports whether valid options of a file allow the set-up while another worker holds the session.
 func AllowsPreparation(options []byte) bool {

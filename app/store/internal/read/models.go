@@ -63,6 +63,8 @@ type SessionModel struct {
 
 	PrepareFor   *string
 	PrepareUntil *int64
+	Units        *string
+	PrepareUnits *string
 }
 
 // TableName returns the table of the model.

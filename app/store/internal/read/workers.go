@@ -3,6 +3,7 @@ package read
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -141,18 +142,40 @@ func (r *reader) Holdings(ctx context.Context, namespace string) (map[string]sto
 		return nil, err
 	}
 	all := map[string]store.Holding{}
-	const query = "SELECT owner, count(*), 0, 0, 0 FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, count(*), count(*), 0, 0 FROM runs WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
-		" UNION ALL SELECT owner, 0, 0, count(*), 0 FROM sessions WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner" +
-		" UNION ALL SELECT prepare_for, 0, 0, 0, count(*) FROM sessions WHERE namespace = $1 AND prepare_for IS NOT NULL AND prepare_until > $2 GROUP BY prepare_for"
+	// places: 1 for held sessions, 2 for prepared ones, 3 for suspended state
+	query := "SELECT owner, count(*), 0, 0, CAST(0 AS bigint), NULL FROM tasks WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, count(*), count(*), 0, 0, NULL FROM runs" +
+		" WHERE namespace = $1 AND owner IS NOT NULL GROUP BY owner" +
+		" UNION ALL SELECT owner, 0, 0, count(*), 1, units FROM sessions" +
+		" WHERE namespace = $1 AND owner IS NOT NULL AND status = 'active' AND lease_until > $2 GROUP BY owner, units" +
+		" UNION ALL SELECT prepare_for, 0, 0, count(*), 2, prepare_units FROM sessions" +
+		" WHERE namespace = $1 AND prepare_for IS NOT NULL AND prepare_until > $2 GROUP BY prepare_for, prepare_units" +
+		" UNION ALL SELECT owner, 0, 0, count(*), 3, units FROM sessions WHERE namespace = $1 AND units IS NOT NULL" +
+		" AND owner IS NOT NULL AND (status <> 'active' OR lease_until <= $2) AND lease_until > $2 - " +
+		strconv.FormatInt(engine.SuspendedTime.Microseconds(), 10) + " GROUP BY owner, units"
 	err = r.query(ctx, query, []any{namespace, micros(now)}, func(v []any) error {
 		h := all[db.Str(v[0])]
 		h.Leases += int(db.Int(v[1]))
 		h.WorkflowTasks += int(db.Int(v[2]))
-		h.Sessions += int(db.Int(v[3]))
-		h.Prepared += int(db.Int(v[4]))
+		n := int(db.Int(v[3]))
+		resources, err := record.ReadHeldResources(v[5])
+		switch db.Int(v[4]) {
+		case 1:
+			h.Sessions += n
+			h.Used.Add(resources.Resources, n)
+		case 2:
+			h.Prepared += n
+			h.Used.Add(resources.Resources, n)
+		case 3:
+			if h.Suspended == nil {
+				h.Suspended = map[string]engine.Amounts{}
+			}
+			some := h.Suspended[resources.Incarnation]
+			some.Add(resources.Resources, n)
+			h.Suspended[resources.Incarnation] = some
+		}
 		all[db.Str(v[0])] = h
-		return nil
+		return err
 	})
 	return all, wrapRead(err, "holdings")
 }

@@ -233,7 +233,34 @@ func AddSession(r *db.Rowset, s *engine.Session, word string, behind []string) e
 		I(Flag(s.Terminal)).S(word).S(body).S(workers)
 	successor, until := s.PreparedBy()
 	r.S(successor).I(until.Micros())
+	used, err := heldResources(s.Incarnation, s.Used)
+	if err != nil {
+		return fmt.Errorf("session %s: %w", s.ID, err)
+	}
+	reserved := ""
+	if p := s.Prepare; p != nil {
+		if reserved, err = heldResources(p.Incarnation, p.Resources); err != nil {
+			return fmt.Errorf("session %s: %w", s.ID, err)
+		}
+	}
+	r.S(used).S(reserved)
 	return nil
+}
+
+// heldResources returns the column for the resources that a session uses at a process; empty if it uses none.
+func heldResources(incarnation string, r protocol.Resources) (string, error) {
+	if len(r) == 0 {
+		return "", nil
+	}
+	return Document(engine.HeldResources{Incarnation: incarnation, Resources: r})
+}
+
+// ReadHeldResources reads the column of the resources that a session uses at a process.
+func ReadHeldResources(v any) (engine.HeldResources, error) {
+	if v == nil {
+		return engine.HeldResources{}, nil
+	}
+	return Undocument[engine.HeldResources](db.Str(v))
 }
 
 // ReadSession reads a row of Sessions: the session, its routing word and its due time.

@@ -47,6 +47,7 @@ var (
 		db.Num("claimed"), db.Num("terminal"),
 		db.Text("word"), db.Text("body"), db.Text("behind").Opt(),
 		db.Text("prepare_for").Opt(), db.Num("prepare_until").Opt(),
+		db.Text("units").Opt(), db.Text("prepare_units").Opt(),
 	}}
 	Timeline = &db.Table{Name: "session_events", Columns: []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Num("at"), db.Text("body"),
