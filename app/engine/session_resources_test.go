@@ -130,3 +130,31 @@ func TestBalanceComparesShares(t *testing.T) {
 		}
 	}
 }
+
+// A successor without enough free resources prepares no session. Prepared state uses them.
+func TestAPreparationReservesResources(t *testing.T) {
+	capability := protocol.PrepareCapability("model")
+	worker := func(id string) *Worker {
+		return &Worker{
+			ID: id, Incarnation: id, Queues: []string{"q"}, MaxSessions: 10, SessionLease: int64(30e6),
+			Resources:    resources(t, "gpu_mem=80GiB"),
+			Capabilities: []string{CapSessions, capability, protocol.DefinitionCapability("model")},
+		}
+	}
+	a, b := worker("a"), worker("b")
+	s := NewSession("ns", "s", nil, history.At(noon))
+	s.Definition, s.Resources = "model", resources(t, "gpu_mem=24GiB")
+	s.Owner, s.Incarnation, s.Epoch, s.SetUpEpoch = "a", "a", 5, 5
+	s.LeaseUntil, s.EverAcquired, s.Used = history.At(noon.Add(time.Minute)), true, s.Resources
+	for used, want := range map[string]bool{"gpu_mem=56GiB": true, "gpu_mem=57GiB": false} {
+		c, err := DecideSession(&s, PrepareSession{
+			Owner: a, Successor: Lessee{Worker: b, Counted: true, Used: amounts(resources(t, used))},
+		}, noon)
+		if prepares := err == nil; prepares != want {
+			t.Errorf("with %s in use it prepares the session: %v, %v", used, prepares, err)
+		}
+		if err == nil && c.Session.UsedBy(b, noon).String() != "gpu_mem=24GiB" {
+			t.Errorf("its reserved place uses %s", c.Session.UsedBy(b, noon))
+		}
+	}
+}

@@ -45,7 +45,7 @@ func TestDefaultsAreTheOnesProgramsRelyOn(t *testing.T) {
 		Role: Both, ContainerType: ContainerWorkerAndApp, Addr: "127.0.0.1:7700", DatabaseURL: "sqlite:.sojourn/sojourn.db",
 		DataDir: "./.sojourn", Auth: AuthToken, AppURLs: []string{"http://127.0.0.1:7700"}, Link: "auto", WorkerID: "local",
 		WorkerMaxSessions: "auto", StickyCacheSize: 1000, Queues: []string{"default"}, Namespace: "default",
-		Capabilities: []string{}, TrustedProxies: []string{}, ExecutorRead: []string{},
+		Capabilities: []string{}, Resources: []string{}, TrustedProxies: []string{}, ExecutorRead: []string{},
 		ExecutorWrite: []string{}, Egress: "auto", Packages: "install", ExecutorUIDs: "auto",
 		ExecutorCgroup: "auto", EgressAllow: []string{},
 		AttemptLease: 30 * time.Second,

@@ -94,6 +94,24 @@ func ExampleWithActivity() {
 	_ = order
 }
 
+// The session is acquired by a worker that has the memory of a GPU free. Code handles the case that no worker has it.
+func ExampleSessionOptions() {
+	ask := func(ctx workflow.Context, question string) (string, error) {
+		s, err := workflow.StartSession(ctx, workflow.SessionOptions{
+			Resources: map[string]string{"gpu_mem": "24GiB"},
+		})
+		if err != nil {
+			return "", err
+		}
+		answer, err := workflow.Await[string](ctx, s.Execute(ctx, "ask", question))
+		if errors.Is(err, workflow.ErrSessionResources) {
+			return workflow.Execute[string](ctx, "ask-small", question)
+		}
+		return answer, err
+	}
+	_ = ask
+}
+
 // The error of an activity has the type and the details that the activity's code gave it.
 func ExampleActivityError() {
 	order := func(ctx workflow.Context, amount int) (string, error) {

@@ -15,6 +15,8 @@ describe("the text of a wait", () => {
     [wait("session_holder_busy", { session_id: "s", worker_id: "w7", fallback_at: "2026-11-22T12:00:30Z" }),
       'activity "charge": session s is held by worker w7, which is busy or not polling; any worker may acquire the session from 22 Nov, 12:00:30 (in 30s)'],
     [wait("worker_sessions_full", { worker_id: "w", limit: 3, worker_count: 2 }), 'activity "charge": all 2 workers hold their maximum number of sessions (3 each); raise --worker-max-sessions or close idle sessions'],
+    [wait("session_resources", { session_id: "s", resources: { gpu_mem: "24GiB" }, worker_count: 5, worker_resources: [{ worker_id: "a", resource: "gpu_mem", free: "8GiB", total: "80GiB" }] }),
+      'activity "charge": session s needs gpu_mem 24GiB; worker a has 8GiB of 80GiB free, 4 more workers have less'],
     [wait("capability_missing", { worker_id: "w", missing: ["gpu", "arm64"] }), 'activity "charge": needs gpu, arm64, which worker w does not offer'],
     [wait("session_other_queue", { session_id: "s", worker_id: "w", task_queue: "q", worker_task_queues: ["a", "b"] }),
       'activity "charge": session s is held by worker w, which polls a, b but not queue "q"'],
@@ -41,7 +43,7 @@ describe("the text of a wait", () => {
     for (const reason of Object.keys(waitRules) as WaitReason[]) {
       const whole = wait(reason, {
         task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], worker_task_queues: ["p"], build_id: "b", worker_build_id: "c",
-        release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, losses: 1, blamed: 1, more: 1, detail: "d", suggestion: "u", until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
+        release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, losses: 1, blamed: 1, more: 1, detail: "d", suggestion: "u", resources: { x: "1" }, worker_resources: [{ worker_id: "w", resource: "x", free: "0", total: "2" }], until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
       });
       expect(text(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
     }

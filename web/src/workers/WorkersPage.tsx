@@ -138,6 +138,9 @@ function Worker({ worker: w, queues }: { worker: WorkerView; queues: QueueState[
             <None />
           )}
         </Fact>
+        {Object.entries(w.resources ?? {}).sort().map(([name, r]) => (
+          <Fact key={name} name={`Resource ${name}`}>{`${r.used} of ${r.total} used`}</Fact>
+        ))}
       </dl>
       {(w.capabilities ?? []).length > 0 && (
         <p className="mt-3 flex flex-wrap gap-1.5" aria-label="Capabilities" role="group">
