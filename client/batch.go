@@ -14,8 +14,8 @@ import (
 // BatchAction is the action that a batch job applies to each of its runs.
 type BatchAction string
 
-// These are the actions of batch jobs. BatchRedrive concerns failed runs, BatchArchive and BatchDelete closed runs, and
-// the others open runs.
+// These are the actions of batch jobs. BatchRedrive concerns failed runs, BatchReset open and closed runs, BatchArchive
+// and BatchDelete closed runs, and the others open runs.
 const (
 	BatchRequestCancellation BatchAction = "request_cancellation" // the code of the workflow can clean up
 	BatchCancel              BatchAction = "cancel"               // closes the run immediately
@@ -23,6 +23,7 @@ const (
 	BatchSignal              BatchAction = "signal"
 	BatchRepair              BatchAction = "repair"  // ends the quarantine of a run
 	BatchRedrive             BatchAction = "redrive" // continues failed runs; see Workflow.Redrive
+	BatchReset               BatchAction = "reset"   // see Workflow.Reset
 	BatchArchive             BatchAction = "archive"
 	BatchDelete              BatchAction = "delete" // needs the role operator
 )
@@ -36,6 +37,8 @@ type BatchOptions struct {
 	Reason        string      // for people; the audit entries contain it
 	Signal        string      // name of the signal, for BatchSignal
 	Args          Args        // arguments of the signal
+	ResetTo       ResetTo     // for BatchReset; required
+	NoReapply     bool        // for BatchReset; see ResetOptions
 }
 
 // BatchState is the state of a batch job.
@@ -61,6 +64,7 @@ type BatchInfo struct {
 	RatePerSecond int         `json:"rate_per_second"`
 	Reason        string      `json:"reason"`
 	Signal        string      `json:"signal_name"`
+	ResetTo       ResetTo     `json:"reset_to"`
 	CreatedBy     string      `json:"created_by"` // name of the token that created the job
 	CreatedAt     time.Time   `json:"created_at"`
 	ClosedAt      time.Time   `json:"closed_at"` // zero: the job is open
@@ -104,6 +108,10 @@ func (c *Client) StartBatch(ctx context.Context, o BatchOptions) (*BatchJob, err
 	in := protocol.BatchJobRequest{
 		Query: string(o.Filter), Action: protocol.BatchAction(o.Action), Limit: o.Limit, RatePerSecond: o.RatePerSecond,
 		Reason: o.Reason, SignalName: o.Signal, Input: input, RequestID: apiclient.RequestID(),
+		ResetTo: protocol.ResetTo(o.ResetTo),
+	}
+	if o.NoReapply {
+		in.Reapply = new(bool)
 	}
 	var v BatchInfo
 	if err := c.Call(ctx, http.MethodPost, batchJobsPath, in, &v); err != nil {

@@ -318,6 +318,38 @@ func TestARedrivenRunCompletes(t *testing.T) {
 	}
 }
 
+// Reset continues a run from the end of its first workflow task, open or closed: the activity runs again, and a handle
+// of the workflow ID returns the result of the new run.
+func TestARunThatWasResetCompletes(t *testing.T) {
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a)
+	c, ctx := asking(t, a.URL()), t.Context()
+	w, err := c.Start(ctx, "order", nil, client.StartOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v, err := w.Wait(ctx); err != nil || v.Status != client.StatusFailed {
+		t.Fatalf("got %s, %v", v.Status, err)
+	}
+	if _, err := w.Reset(ctx, client.ResetOptions{Event: 1}); client.ReasonOf(err) != client.ReasonResetPoint {
+		t.Errorf("an event that ends no workflow task: %v", err)
+	}
+	if _, err := w.Reset(ctx, client.ResetOptions{}); client.ReasonOf(err) != client.ReasonInvalid {
+		t.Errorf("without a point: %v", err)
+	}
+	next, err := c.Handle(w.ID, "").Reset(ctx, client.ResetOptions{To: client.ResetToFirstTask, NoReapply: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var attempt int
+	if err := next.Result(ctx, &attempt); err != nil || attempt != 2 || next.RunID == w.RunID {
+		t.Errorf("result %d of run %s, %v", attempt, next.RunID, err)
+	}
+	if _, err := w.Reset(ctx, client.ResetOptions{Event: 2}); client.ReasonOf(err) != client.ReasonNotCurrentRun {
+		t.Errorf("the first run again: %v", err)
+	}
+}
+
 // Delete deletes only closed runs: the named run, or the current run of a workflow ID. Other runs remain.
 func TestDeleteRemovesOneClosedRun(t *testing.T) {
 	a := apptest.Start(t, apptest.Options{})

@@ -31,6 +31,7 @@ const (
 	ReasonRunNotActive        Reason = "run_not_active"        // the run has closed
 	ReasonRunNotClosed        Reason = "run_not_closed"
 	ReasonRunNotFailed        Reason = "run_not_failed"
+	ReasonResetPoint          Reason = "not_a_reset_point"
 	ReasonNotCurrentRun       Reason = "historical_run_command_rejected" // the run is not the current one of its ID
 	ReasonActivityRun         Reason = "activity_run"                    // an activity run has no workflow code
 	ReasonCancelNotSupported  Reason = "cancellation_not_supported"      // see ErrCancelNotSupported

@@ -278,6 +278,24 @@ func ExampleWorkflow_Redrive() {
 	}
 }
 
+// Reset continues a run from the end of a workflow task, for example after a defect of its code was corrected.
+func ExampleWorkflow_Reset() {
+	ctx := context.Background()
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	order, err := app.Handle("order-7", "").Reset(ctx, client.ResetOptions{Event: 12, Reason: "wrong price"})
+	switch {
+	case client.ReasonOf(err) == client.ReasonResetPoint:
+		fmt.Println(err) // contains the nearest events
+	case err != nil:
+		log.Fatal(err)
+	default:
+		fmt.Println("continues as run", order.RunID)
+	}
+}
+
 // An update changes the run and returns a result. Its validator may reject it.
 func ExampleWorkflow_Update() {
 	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})

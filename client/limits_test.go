@@ -198,7 +198,11 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Terminate": func(w *client.Workflow) error { return w.Terminate(ctx, "") },
 		"Delete":    func(w *client.Workflow) error { return w.Delete(ctx, "") },
 		"Redrive":   func(w *client.Workflow) error { _, err := w.Redrive(ctx); return err },
-		"History":   func(w *client.Workflow) error { return first(w.History(ctx)) },
+		"Reset": func(w *client.Workflow) error {
+			_, err := w.Reset(ctx, client.ResetOptions{Event: 2})
+			return err
+		},
+		"History": func(w *client.Workflow) error { return first(w.History(ctx)) },
 	} {
 		entry := texts["Runs filter"]
 		entry.most, entry.call = 255, func(s string) error {

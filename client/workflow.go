@@ -170,6 +170,52 @@ func (w *Workflow) Redrive(ctx context.Context) (*Workflow, error) {
 	return w.client.Handle(w.ID, out.RunID), nil
 }
 
+// ResetTo names a workflow task at whose end a reset continues.
+type ResetTo string
+
+// These are the workflow tasks that a reset can name without an event number: of those that recorded events and left
+// the run open, the first and the last one.
+const (
+	ResetToFirstTask ResetTo = "first_task"
+	ResetToLastTask  ResetTo = "last_task"
+)
+
+// ResetOptions define from where a reset continues. Either Event or To is required.
+type ResetOptions struct {
+	Event  int64   // number of the last event that a workflow task of the run recorded
+	To     ResetTo // a workflow task instead of an event
+	Reason string  // for people
+	// NoReapply drops the signals, the updates without a result and the outcomes of awakeables that the run received after
+	// that point. By default the new run receives them again.
+	NoReapply bool
+}
+
+// Reset continues an open or closed run from the end of one of its workflow tasks as a new run of the workflow ID, and
+// returns a handle of the new run. An open run closes as terminated. Activities that were open at that point run again.
+// Without a RunID it resets the current run. The error's reason is ReasonResetPoint if the event does not end a
+// workflow task, and ReasonNotCurrentRun if the workflow ID has a later run.
+func (w *Workflow) Reset(ctx context.Context, o ResetOptions) (*Workflow, error) {
+	in := protocol.ResetRequest{
+		Event: o.Event, To: protocol.ResetTo(o.To), Reason: o.Reason, RequestID: apiclient.RequestID(),
+	}
+	if o.NoReapply {
+		in.Reapply = new(bool)
+	}
+	if err := in.Check(); err != nil {
+		return nil, public(err)
+	}
+	run, err := w.named(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out protocol.ResetReceipt
+	path := apiclient.RunPath("/api/sojourn", run.target()) + "/reset"
+	if err := run.call(ctx, http.MethodPost, path, in, &out); err != nil {
+		return nil, err
+	}
+	return w.client.Handle(w.ID, out.RunID), nil
+}
+
 func (w *Workflow) command(ctx context.Context, verb, reason string) error {
 	in := protocol.EndRequest{Reason: reason, RequestID: apiclient.RequestID()}
 	return w.call(ctx, http.MethodPost, w.path("/"+verb), in, nil)

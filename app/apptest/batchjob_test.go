@@ -492,3 +492,40 @@ func TestABatchJobRequestsTheCancellationOfRuns(t *testing.T) {
 		}
 	})
 }
+
+// A batch job resets the open and the closed runs that match, each to the end of its last workflow task. A run of
+// another type does not change, and a run without such a task refuses the action.
+func TestABatchJobResetsOpenAndClosedRuns(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		runs := map[string]string{}
+		for _, id := range []string{"open", "closed"} {
+			runs[id] = h.start(id)
+			h.decide(h.poll("workflow"), waitForGo)
+		}
+		h.want(200, "POST", "/api/workflows/closed/terminate", `{}`)
+		h.start("new")
+		bystander := h.want(201, "POST", "/api/workflows",
+			`{"workflow_id":"bystander","workflow_type":"other","task_queue":"unserved"}`).text("run_id")
+		body := `{` + flowRuns + `,"action":"reset"`
+		for _, refused := range []string{`}`, `,"reset_to":"third_task"}`} {
+			other.want(422, "POST", batchJobsPath, body+refused)
+		}
+		other.want(422, "POST", batchJobsPath, `{`+flowRuns+`,"action":"cancel","reset_to":"last_task"}`)
+		job := other.batchJob("reset", `,"reset_to":"last_task","rate_per_second":1000,"reason":"faulty release"`)
+		h.numbers(h.closedJob(t, job), "completed", 3, 2, 1)
+		for id, run := range runs {
+			got := other.want(200, "GET", "/api/workflows/"+id, "")
+			if got.text("run_id") == run || got.body["run_count"] != 2.0 || got.text("status") != "waiting" {
+				t.Errorf("%s was not reset once: %s", id, got.raw)
+			}
+		}
+		if got := h.want(200, "GET", job+"/results", ""); strings.Count(got.raw, "not_a_reset_point") != 1 {
+			t.Errorf("results: %s", got.raw)
+		}
+		if got := h.want(200, "GET", "/api/workflows/bystander", ""); got.text("run_id") != bystander {
+			t.Errorf("a run of another type: %s", got.raw)
+		}
+	})
+}

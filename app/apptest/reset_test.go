@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	goclient "github.com/sojourn-run/sojourn/client"
 )
 
 func resetPath(id, run string) string {
@@ -374,4 +376,55 @@ func TestAResetRaisesTheEpochOfSessions(t *testing.T) {
 			t.Error("the session of the completed run is open")
 		}
 	})
+}
+
+// The response to a reset is lost between the app and the client, which repeats the request at the same or another app:
+// one new run begins.
+func TestAResetWhoseResponseIsLostCreatesOneRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h := register(caller{t, a, "default"}, "w", "")
+		for name, second := range map[string]*apptest.App{"same": a, "other": b} {
+			run := h.start(name)
+			h.decide(h.poll("workflow"), waitForGo)
+			var lost atomic.Int64
+			proxy := losingProxy(t, a.URL(), func() bool { return lost.Add(1) == 1 })
+			c, err := goclient.New(goclient.Options{URLs: []string{proxy, second.URL()}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			next, err := c.Handle(name, run).Reset(t.Context(), goclient.ResetOptions{Event: 2})
+			if err != nil {
+				t.Fatal(err)
+			}
+			v := h.want(200, "GET", "/api/workflows/"+name, "")
+			if lost.Load() == 0 || next.RunID == run || v.text("run_id") != next.RunID || v.body["run_count"] != 2.0 {
+				t.Errorf("%s app: %d lost responses, the client got run %s: %s", name, lost.Load(), next.RunID, v.raw)
+			}
+			h.want(200, "POST", "/api/workflows/"+name+"/terminate", `{}`)
+		}
+	})
+}
+
+// The database connection breaks during the commit of a reset, so its outcome is unknown. The repetition finds the
+// commit: the run has ended, and one new run exists.
+func TestARepeatedResetFindsACommitWhoseResponseIsLost(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	here, there := register(caller{t, a, ""}, "w", ""), caller{t, b, ""}
+	run := here.start("order")
+	here.decide(here.poll("workflow"), waitForGo)
+	body := `{"event":2,"request_id":"r1"}`
+	here.loses(gate, "INSERT INTO events", "POST", resetPath("order", run), body)
+	first := there.asks(200, "POST", resetPath("order", run), body)
+	if again := here.asks(200, "POST", resetPath("order", run), body); again.raw != first.raw {
+		t.Errorf("at the other app %s, at the same app %s", first.raw, again.raw)
+	}
+	there.asks(409, "POST", resetPath("order", run), `{"event":2}`)
+	v := there.want(200, "GET", "/api/workflows/order", "")
+	old := there.want(200, "GET", "/api/workflows/order/runs/"+run, "")
+	if v.text("run_id") != first.text("run_id") || v.text("run_id") == run || v.body["run_count"] != 2.0 ||
+		old.text("status") != "terminated" {
+		t.Errorf("repeated %s, the workflow %s, the old run %s", first.raw, v.raw, old.raw)
+	}
 }

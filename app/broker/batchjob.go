@@ -58,6 +58,7 @@ func (b *Broker) CreateBatchJob(ctx context.Context, in protocol.BatchJobRequest
 				Namespace: k.Namespace, ID: k.ID, CreatedAt: history.At(now), State: protocol.BatchCollecting,
 				Query: in.Query, Action: in.Action, Limit: in.Limit, Rate: in.RatePerSecond, Reason: in.Reason,
 				Identity: in.Identity, Signal: in.SignalName, Input: in.Input, Hash: hash,
+				ResetTo: in.ResetTo, Reapply: in.Reapply,
 			}
 			return store.Writes{
 				BatchJobs: []engine.BatchJob{j}, Namespaces: []store.Namespace{counted}, Answer: j,
@@ -95,6 +96,14 @@ func (b *Broker) checkBatchJob(ctx context.Context, in *protocol.BatchJobRequest
 		return protocol.Invalid("signal_name", "is only allowed for the action signal")
 	case !signal && len(in.Input) > 0:
 		return protocol.Invalid("input", "is only allowed for the action signal")
+	}
+	switch reset := in.Action == protocol.BatchReset; {
+	case reset && in.ResetTo != protocol.ResetToFirstTask && in.ResetTo != protocol.ResetToLastTask:
+		return protocol.Invalid("reset_to", "must be %s or %s", protocol.ResetToFirstTask, protocol.ResetToLastTask)
+	case !reset && in.ResetTo != "":
+		return protocol.Invalid("reset_to", "is only allowed for the action reset")
+	case !reset && in.Reapply != nil:
+		return protocol.Invalid("reapply", "is only allowed for the action reset")
 	}
 	if len(in.Input) > protocol.MaxBatchInput {
 		return protocol.Refuse(
@@ -280,6 +289,10 @@ func (b *Broker) applyBatchAction(ctx context.Context, j *engine.BatchJob, run *
 		_, err = b.commitRepair(ctx, end, wrap)
 	case protocol.BatchRedrive:
 		_, err = b.commitRedrive(ctx, protocol.RedriveRequest{Target: target, Identity: j.Identity}, wrap)
+	case protocol.BatchReset:
+		_, err = b.commitReset(ctx, protocol.ResetRequest{
+			Target: target, To: j.ResetTo, Reason: j.Reason, Reapply: j.Reapply, Identity: j.Identity,
+		}, wrap)
 	case protocol.BatchArchive:
 		_, err = b.commitArchive(ctx, end, wrap)
 	case protocol.BatchSignal:

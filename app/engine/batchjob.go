@@ -32,7 +32,9 @@ type BatchJob struct {
 	Identity string               `json:"identity,omitempty"` // name of the token that created the job
 	Signal   string               `json:"signal_name,omitempty"`
 	Input    json.RawMessage      `json:"input,omitempty"` // argument of the signal, as in the request
-	Hash     string               `json:"hash,omitempty"`  // hash of the request; empty: it had no request ID
+	ResetTo  protocol.ResetTo     `json:"reset_to,omitempty"`
+	Reapply  *bool                `json:"reapply,omitempty"`
+	Hash     string               `json:"hash,omitempty"` // hash of the request; empty: it had no request ID
 
 	Owner      string       `json:"owner,omitempty"` // app that runs the job
 	Epoch      int64        `json:"epoch,omitempty"` // number of acquisitions

@@ -290,6 +290,7 @@ func (r *Reset) Decide(run *Run, env Environment, identity string, now time.Time
 	if err != nil {
 		return was, next, err
 	}
+	st.LeasedEver = true // the code has run up to the point
 	if run.Status.Open() {
 		st.Inherited = run.Inherited
 	}

@@ -89,7 +89,8 @@ func BatchJobView(j *engine.BatchJob) protocol.BatchJobView {
 	v := protocol.BatchJobView{
 		JobID: j.ID, Namespace: j.Namespace, State: j.State, Query: j.Query, Action: j.Action, Limit: j.Limit,
 		RatePerSecond: j.Rate, Reason: j.Reason, SignalName: j.Signal, CreatedBy: j.Identity, CreatedAt: j.CreatedAt,
-		Runs: j.Runs, Done: j.Done, Refused: j.Refused, Pending: j.Pending(), EndedBy: j.EndedBy, EndReason: j.Why,
+		ResetTo: j.ResetTo,
+		Runs:    j.Runs, Done: j.Done, Refused: j.Refused, Pending: j.Pending(), EndedBy: j.EndedBy, EndReason: j.Why,
 	}
 	if !j.Open() {
 		v.ClosedAt = &j.ClosedAt

@@ -29,7 +29,7 @@ func batchJobPath(id string) string { return batchPath + "/" + url.PathEscape(id
 // batchActions are the actions of batch jobs, in the order of the help.
 var batchActions = []protocol.BatchAction{
 	protocol.BatchRequestCancellation, protocol.BatchCancel, protocol.BatchTerminate, protocol.BatchSignal,
-	protocol.BatchRepair, protocol.BatchRedrive, protocol.BatchArchive, protocol.BatchDelete,
+	protocol.BatchRepair, protocol.BatchRedrive, protocol.BatchReset, protocol.BatchArchive, protocol.BatchDelete,
 }
 
 func (p *program) batchCommand() *cobra.Command {
@@ -139,6 +139,7 @@ func (f *batchFlags) register(c *cobra.Command) {
 func (p *program) startBatch() *cobra.Command {
 	var f batchFlags
 	var signal, input, reason string
+	var point resetFlags
 	names := make([]string, len(batchActions))
 	for i, a := range batchActions {
 		names[i] = string(a)
@@ -146,7 +147,7 @@ func (p *program) startBatch() *cobra.Command {
 	c := &cobra.Command{
 		Use: "start ACTION --query QUERY", Short: "Create a batch job and show its progress", Args: oneArg("action"),
 		Long: "Create a batch job and show its progress. Actions: " + strings.Join(names, ", ") +
-			". redrive concerns failed runs, archive and delete closed runs, the others open runs.",
+			". redrive concerns failed runs, reset open and closed runs, archive and delete closed runs, the others open runs.",
 		Example: "  sojourn batch start cancel --query \"WorkflowType = 'order' AND StartTime < '2026-01-01'\" --rate 50",
 		ValidArgsFunction: first(func(*cobra.Command, string) []string {
 			return slices.Clone(names)
@@ -156,15 +157,22 @@ func (p *program) startBatch() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.runBatch(c, &f, protocol.BatchJobRequest{
+			in := protocol.BatchJobRequest{
 				Action: protocol.BatchAction(args[0]), Reason: reason, SignalName: signal, Input: raw,
-			})
+			}
+			if in.Action == protocol.BatchReset {
+				if in, err = point.batchJob(reason); err != nil {
+					return err
+				}
+			}
+			return p.runBatch(c, &f, in)
 		},
 	}
 	f.register(c)
 	c.Flags().StringVar(&signal, "signal", "", "name of the signal, for the action signal")
 	c.Flags().StringVar(&input, "input", "", inputHelp)
 	c.Flags().StringVar(&reason, "reason", "", "reason, shown to other operators")
+	point.register(c)
 	return c
 }
 

@@ -66,6 +66,9 @@ func TestWorkflowsAreStartedTalkedToAndEndedFromAShell(t *testing.T) {
 		"--input", `["Ada"]`)
 	s.try(1, "only a failed run can be redriven", "workflow", "redrive", "g")
 	s.try(1, "argument", "workflow", "start", "tour.greeting", "--id", "f", "--input", `[1, 2]`, "--wait")
+	s.try(2, "exactly one of", "workflow", "reset", "g")
+	s.try(1, "nearest: ", "workflow", "reset", "g", "--event", "1")
+	s.try(0, "reset g to event ", "workflow", "reset", "g", "--first-task", "--reason", "again")
 	s.try(0, "redriven f: run ", "workflow", "redrive", "f", "--request-id", "first")
 	s.try(0, "hello Bob", "workflow", "start", "tour.greeting", "--input", `["Bob"]`, "--wait")
 	s.try(0, "3", "workflow", "start", "tour.counter", "--id", "n", "--input", "[1, 3]", "--wait") // across three runs

@@ -26,7 +26,7 @@ func (p *program) workflowCommand() *cobra.Command {
 		p.endWorkflow("request-cancellation", "Request cancellation of a run; the same as cancel"),
 		p.endWorkflow("repair", "Repair a quarantined run: dispatch its workflow task again"),
 		p.endWorkflow("archive", "Archive a closed run (a mark for filters)"),
-		p.redriveWorkflow(), p.deleteWorkflow(),
+		p.redriveWorkflow(), p.resetWorkflow(), p.deleteWorkflow(),
 		p.debugWorkflow(), p.exportWorkflow(), p.importWorkflow(),
 	), p.workflowIDs())
 }

@@ -18,15 +18,19 @@ const (
 	BatchSignal              BatchAction = "signal"
 	BatchRepair              BatchAction = "repair"
 	BatchRedrive             BatchAction = "redrive"
+	BatchReset               BatchAction = "reset"
 	BatchArchive             BatchAction = "archive"
 	BatchDelete              BatchAction = "delete"
 )
 
-// Concerns reports whether the action concerns runs with a status: failed runs, closed runs or open runs.
+// Concerns reports whether the action concerns runs with a status: failed runs, closed runs, open runs, or all runs
+// that did not continue as new.
 func (a BatchAction) Concerns(s RunStatus) bool {
 	switch a {
 	case BatchRedrive:
 		return s == RunFailed
+	case BatchReset:
+		return s != RunContinued
 	case BatchArchive, BatchDelete:
 		return !s.Open()
 	}
@@ -72,13 +76,16 @@ const (
 type BatchJobRequest struct {
 	Namespace string      `json:"-"`
 	Query     string      `json:"query" minLength:"1" maxLength:"4096"` // filter of runs, as in listings
-	Action    BatchAction `json:"action" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,archive,delete"`
+	Action    BatchAction `json:"action" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,reset,archive,delete"`
 	// maximum number of runs, newest start first; absent: 10000
 	Limit         int             `json:"limit,omitempty" minimum:"1" maximum:"100000"`
 	RatePerSecond int             `json:"rate_per_second,omitempty" minimum:"1" maximum:"1000"` // absent: 100
 	Reason        string          `json:"reason,omitempty" maxLength:"1000"`                    // for people
 	SignalName    string          `json:"signal_name,omitempty" maxLength:"255"`                // of the action signal
 	Input         json.RawMessage `json:"input,omitempty"`                                      // argument of the signal
+	ResetTo       ResetTo         `json:"reset_to,omitempty" enum:"first_task,last_task"`       // of the action reset
+	// of the action reset, as for a single run
+	Reapply *bool `json:"reapply,omitempty"`
 	// A repeated request with the same ID returns the job that the first one created.
 	RequestID string `json:"request_id,omitempty" maxLength:"255"`
 	Identity  string `json:"-"`
@@ -89,7 +96,7 @@ type BatchPreviewRequest struct {
 	Namespace string `json:"-"`
 	Query     string `json:"query,omitempty" maxLength:"4096"` // filter of runs, as in listings; absent: all runs
 	// required; the count covers open or closed runs, as the action requires
-	Action BatchAction `json:"action,omitempty" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,archive,delete"`
+	Action BatchAction `json:"action,omitempty" enum:"cancel,request_cancellation,terminate,signal,repair,redrive,reset,archive,delete"`
 }
 
 // BatchPreview is the number of runs that a batch job would concern. If it is not complete, there may be more.
@@ -111,6 +118,7 @@ type BatchJobView struct {
 	RatePerSecond int           `json:"rate_per_second"`
 	Reason        string        `json:"reason"`
 	SignalName    string        `json:"signal_name"` // empty for other actions
+	ResetTo       ResetTo       `json:"reset_to"`    // of the action reset; empty for other actions
 	CreatedBy     string        `json:"created_by"`
 	CreatedAt     history.Time  `json:"created_at"`
 	ClosedAt      *history.Time `json:"closed_at"`
