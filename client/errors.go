@@ -40,7 +40,10 @@ const (
 	ReasonQueryWorker         Reason = "query_worker_unavailable" // no worker can answer the query
 	ReasonUnknownUpdate       Reason = "unknown_update"
 	ReasonUpdateRejected      Reason = "update_validator_rejected"
-	ReasonUpdateFailed        Reason = "update_failed" // the handler returned an error, or the run closed before it ended
+	ReasonUpdateFailed        Reason = "update_failed"          // the handler failed, or the run closed before it ended
+	ReasonAttemptNotFound     Reason = "task_not_found"         // no attempt of an activity has the token
+	ReasonAttemptEnded        Reason = "stale_attempt"          // the attempt of the token has ended otherwise
+	ReasonAttemptResolved     Reason = "conflicting_completion" // another outcome was reported before
 	ReasonAwakeableNotFound   Reason = "awakeable_not_found"
 	ReasonAwakeableResolved   Reason = "conflicting_completion" // another result or failure was delivered before
 	ReasonAwakeableClosed     Reason = "awakeable_closed"       // the awakeable ended without an outcome

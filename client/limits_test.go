@@ -126,6 +126,11 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 		"Call namespace": {128, func(s string) error {
 			return c.Call(ctx, http.MethodPost, "/api/namespaces", protocol.NamespaceRequest{Name: s}, nil)
 		}},
+		"CompleteActivity token": {255, func(s string) error { return c.CompleteActivity(ctx, s, nil) }},
+		"HeartbeatActivity token": {255, func(s string) error {
+			_, err := c.HeartbeatActivity(ctx, s, nil)
+			return err
+		}},
 		"CompleteAwakeable ID": {255, func(s string) error { return c.CompleteAwakeable(ctx, s, nil) }},
 		"FailAwakeable ID":     {255, func(s string) error { return c.FailAwakeable(ctx, s, errors.New("no")) }},
 		"Signal name":          {255, func(s string) error { return by.Signal(ctx, s) }},

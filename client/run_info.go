@@ -192,7 +192,7 @@ type PendingActivity struct {
 	ExecutionID   string    `json:"activity_execution_id"`
 	ActivityType  string    `json:"activity_type"`
 	Queue         string    `json:"task_queue"`
-	State         string    `json:"state"` // ready, delayed or leased
+	State         string    `json:"state"` // ready, delayed, leased or pending
 	Attempt       int       `json:"attempt_number"`
 	WorkerID      string    `json:"worker_id"`
 	SessionID     string    `json:"session_id"`
@@ -200,6 +200,8 @@ type PendingActivity struct {
 	ScheduledAt   time.Time `json:"scheduled_at"`
 	StartedAt     time.Time `json:"started_at"`        // of the current attempt
 	NextAttemptAt time.Time `json:"next_attempt_at"`   // end of the backoff; zero: none
+	PendingSince  time.Time `json:"pending_since"`     // when the code returned activity.ErrPending; zero: it did not
+	Token         string    `json:"activity_token"`    // of a pending attempt, for CompleteActivity; empty: not pending
 	HeartbeatAt   time.Time `json:"last_heartbeat_at"` // last heartbeat of the code
 	LastFailure   string    `json:"last_failure"`
 	Wait          *Wait     `json:"wait"`

@@ -1,8 +1,6 @@
 package workflowtest
 
 import (
-	"encoding/json"
-
 	"github.com/sojourn-run/sojourn/internal/activitywire"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -11,19 +9,13 @@ import (
 // refusal.
 func (e *Env) CompleteAwakeable(id string, result any) error {
 	e.t.Helper()
-	chain := e.codecs()
-	p, err := chain.NewValue(result)
-	if err == nil {
-		p, err = chain.EncodeValue(p)
-	}
+	raw, err := e.encodedResult(result)
 	if err != nil {
 		return err
 	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		return err
-	}
-	return e.resolveAwakeable(protocol.AwakeableRequest{AwakeableID: id, Result: raw})
+	return e.resolveAwakeable(protocol.AwakeableRequest{
+		AwakeableID: id, ExternalOutcome: protocol.ExternalOutcome{Result: raw},
+	})
 }
 
 // FailAwakeable fails an awakeable, as client.FailAwakeable does. The error is the app's refusal.
@@ -33,7 +25,9 @@ func (e *Env) FailAwakeable(id string, failure error) error {
 	if err != nil {
 		return err
 	}
-	return e.resolveAwakeable(protocol.AwakeableRequest{AwakeableID: id, Failure: f})
+	return e.resolveAwakeable(protocol.AwakeableRequest{
+		AwakeableID: id, ExternalOutcome: protocol.ExternalOutcome{Failure: f},
+	})
 }
 
 func (e *Env) resolveAwakeable(in protocol.AwakeableRequest) error {

@@ -28,13 +28,12 @@ func (b *Broker) ResolveAwakeable(
 	if !ok {
 		return protocol.AwakeableReceipt{}, awakeableNotFound(in.AwakeableID)
 	}
-	resolve, size, err := awakeableOutcome(in)
+	out, err := b.externalOutcome(ctx, ns, in.ExternalOutcome)
 	if err != nil {
 		return protocol.AwakeableReceipt{}, err
 	}
-	resolve.Seq, resolve.ID = seq, in.AwakeableID
-	if err := b.delayLargePayload(ctx, ns, size); err != nil {
-		return protocol.AwakeableReceipt{}, err
+	resolve := engine.ResolveAwakeable{
+		Seq: seq, ID: in.AwakeableID, Result: out.result, Failure: out.failure, Hash: out.hash, Identity: in.Identity,
 	}
 	// A run that began by a reset has the awakeables of the reset run, with their IDs.
 	for runs := []string{run}; ; runs = append(runs, run) {
@@ -59,33 +58,43 @@ func (b *Broker) ResolveAwakeable(
 	}
 }
 
-// awakeableOutcome returns the engine's input for a request, and the size of its payload.
-func awakeableOutcome(in protocol.AwakeableRequest) (resolve engine.ResolveAwakeable, size int, err error) {
-	if in.Failure != nil {
-		f, err := in.CleanedFailure()
-		if err != nil {
-			return resolve, 0, err
+// externalOutcome is a result, or a failure, of a caller outside of Sojourn in the form that history stores, with its
+// hash.
+type externalOutcome struct {
+	result  string
+	failure *protocol.Failure
+	hash    string
+}
+
+// externalOutcome checks and encodes an outcome. It waits if the namespace's quota for large payloads is exhausted.
+func (b *Broker) externalOutcome(
+	ctx context.Context, ns string, in protocol.ExternalOutcome,
+) (externalOutcome, error) {
+	if in.Failure == nil {
+		p, err := in.Envelope()
+		if err == nil {
+			err = Blob("result", p.Blob)
 		}
-		var details payload.Payload
-		if len(f.Details) > 0 {
-			if err := json.Unmarshal(f.Details, &details); err != nil {
-				return resolve, 0, badPayload("failure.details", err)
-			}
+		if err == nil {
+			err = b.delayLargePayload(ctx, ns, len(p.Blob))
 		}
-		if err := Blob("failure.details", details.Blob); err != nil {
-			return resolve, 0, err
-		}
-		return engine.ResolveAwakeable{Failure: f, Hash: hashOf(f), Identity: in.Identity},
-			len(f.Message) + len(f.Details) + len(f.StackTrace), nil
+		return externalOutcome{result: p.Blob, hash: hashResult(p.Blob)}, err
 	}
-	p, err := in.Envelope()
+	f, err := in.CleanedFailure()
 	if err != nil {
-		return resolve, 0, err
+		return externalOutcome{}, err
 	}
-	if err := Blob("result", p.Blob); err != nil {
-		return resolve, 0, err
+	var details payload.Payload
+	if len(f.Details) > 0 {
+		if err := json.Unmarshal(f.Details, &details); err != nil {
+			return externalOutcome{}, badPayload("failure.details", err)
+		}
 	}
-	return engine.ResolveAwakeable{Result: p.Blob, Hash: hashResult(p.Blob), Identity: in.Identity}, len(p.Blob), nil
+	if err := Blob("failure.details", details.Blob); err != nil {
+		return externalOutcome{}, err
+	}
+	size := len(f.Message) + len(f.Details) + len(f.StackTrace)
+	return externalOutcome{failure: f, hash: hashOf(f)}, b.delayLargePayload(ctx, ns, size)
 }
 
 // endedAwakeable returns the first response if a request with this hash ended the awakeable, and a refusal otherwise.

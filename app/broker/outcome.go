@@ -124,6 +124,10 @@ func (b *Broker) activityOutcomeTransaction(
 	h := engine.Holder{Owner: in.Owner, Incarnation: in.Incarnation, Delivery: delivery}
 	needs := store.Keys{Runs: []string{run}, Activities: []int64{seq}}
 	switch {
+	case in.Failure != nil && in.Failure.Type == protocol.TypePending:
+		return transaction.UpdateRun(in.Namespace, run, needs, engine.PendActivity{
+			Seq: seq, Holder: h, Epoch: in.Epoch, Recovered: in.Recovered, Version: versionOf(in),
+		}), hashOf(in.Failure), nil
 	case in.Returned != "":
 		return transaction.UpdateRun(in.Namespace, run, needs, engine.ReleaseActivity{
 			Seq: seq, Delivery: delivery, Owner: in.Owner, Why: in.Returned, Counts: in.LostCount, Executor: in.Executor,

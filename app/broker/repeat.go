@@ -37,8 +37,14 @@ func (b *Broker) firstResponse(
 		return a, ended, false
 	}
 	run, seq, _ := engine.ParseStepID(in.TaskID)
+	pending := in.Failure != nil && in.Failure.Type == protocol.TypePending
 	err := b.store.View(ctx, func(r store.Reader) (err error) {
-		ended, err = r.Completion(ctx, run, seq)
+		if pending {
+			delivery, _ := deliveryOf(in.TaskID, in.AttemptID)
+			ended, err = r.AttemptEnd(ctx, run, seq, delivery)
+		} else {
+			ended, err = r.Completion(ctx, run, seq)
+		}
 		return err
 	})
 	switch {
@@ -49,6 +55,11 @@ func (b *Broker) firstResponse(
 		return b.refusedResponse(a, err), ended, true
 	}
 	a.RunID = run
+	if pending { // the outcome arrived before the worker reported that it is pending
+		_, by := history.EndedAttempt(ended.Data)
+		a.Outcome = "pending"
+		return a, ended, by.Worker == in.Owner
+	}
 	// The hash alone is not sufficient: two attempts may report the same outcome, and only one was accepted.
 	same := func(attempt, worker, body string) bool {
 		return attempt == in.AttemptID && worker == in.Owner && sameOutcome(&in, body, hash)

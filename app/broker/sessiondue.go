@@ -61,7 +61,7 @@ func (b *Broker) tasksInOtherQueues(
 	for i := range tasks {
 		a := &tasks[i]
 		switch {
-		case a.State == engine.LeasedState:
+		case a.State == engine.LeasedState, a.State == engine.Pending:
 		case slices.Contains(s.HolderQueues, a.Queue):
 			o.Served++
 		case a.State == engine.Ready && waits == nil:
@@ -124,8 +124,8 @@ func (b *Broker) failQueuedTasks(ctx context.Context, key engine.SessionKey) err
 	}
 	ended, queued := 0, false
 	for _, a := range tasks {
-		// A worker runs this task; its lease ends it.
-		if a.State == engine.LeasedState {
+		// A worker runs this task, and its lease ends it; or its outcome is pending outside of a worker.
+		if a.State == engine.LeasedState || a.State == engine.Pending {
 			continue
 		}
 		queued = queued || a.State == engine.Ready

@@ -97,9 +97,12 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 // that was cancelled while it waited.
 func (a *Activity) endedAttempt() history.Attempt {
 	t := history.Attempt{Number: a.Attempt, Lost: a.Lost}
-	if a.State == LeasedState {
+	if a.State == LeasedState || a.State == Pending {
 		t.AttemptID, t.Worker, t.Release = AttemptID(a.RunID, a.Seq, a.Delivery), a.Owner, a.Lease.Release
 		t.SessionEpoch, t.StartedAt, t.CodeVersion = a.Epoch, a.LeasedAt, a.CodeVersion
+	}
+	if a.Pending != nil {
+		t.CodeVersion = a.Pending.CodeVersion
 	}
 	return t
 }
@@ -320,27 +323,31 @@ func (in FailActivity) decide(st *step) error {
 		}
 	}
 	a.CodeVersion = in.Version
-	// The worker was asked to cancel the attempt and reports that it did. An attempt that reports cancellation without
-	// a request has failed and may be retried.
-	if in.Failure.Cancelled && a.Cancel {
+	if st.failAttempt(a, in.Failure, in.Hash); in.Executor != nil && st.d.Answer.Outcome == "failed" {
+		st.endedExecutor(a, in.Executor)
+	}
+	return nil
+}
+
+// failAttempt ends an attempt with a reported failure.
+func (st *step) failAttempt(a Activity, f protocol.Failure, hash string) {
+	// The attempt was asked to stop and reports that it did. An attempt that reports cancellation without a request has
+	// failed and may be retried.
+	if f.Cancelled && a.Cancel {
 		st.emit(&history.ActivityCancelled{
-			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: in.Failure.Message,
+			Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, Reason: f.Message,
 			Attempt: a.endedAttempt(), Parallel: a.Parallel,
 		})
 		st.d.Answer.Outcome, st.d.Answer.Recorded = "cancelled", true
-		return nil
+		return
 	}
 	// the timeout of all attempts allows no other attempt
-	if kind := timeoutOf(in.Failure); kind == "schedule_to_close" {
-		st.timedOut(a, storedFailure(in.Failure), kind, in.Hash)
+	if kind := timeoutOf(f); kind == "schedule_to_close" {
+		st.timedOut(a, storedFailure(f), kind, hash)
 	} else {
-		st.retryOrFail(a, storedFailure(in.Failure), kind, in.Hash)
-	}
-	if in.Executor != nil {
-		st.endedExecutor(a, in.Executor)
+		st.retryOrFail(a, storedFailure(f), kind, hash)
 	}
 	st.d.Answer.Outcome, st.d.Answer.Recorded = "failed", true
-	return nil
 }
 
 // timeoutOf returns the kind of the timeout by which a worker ended its attempt, so that history contains the same
@@ -416,9 +423,13 @@ func (st *step) retryOrFail(a Activity, f history.Failure, timeout, hash string)
 	}
 	at := plus(st.now, delay)
 	f.Stack = stack.Shorten(f.Stack, maxRetryStack)
+	reported := "" // only callers of the API repeat a failure after the retry was scheduled
+	if st.byToken {
+		reported = hash
+	}
 	st.emit(&history.ActivityRetryScheduled{
 		Sequence: a.Seq, ExecutionID: StepID(st.ID, a.Seq), ActivityType: a.Type, AvailableAt: at, TimeoutKind: timeout,
-		Attempt: a.endedAttempt(), Failure: f, Parallel: a.Parallel,
+		BodyHash: reported, Attempt: a.endedAttempt(), Failure: f, Parallel: a.Parallel,
 	})
 	st.d.Answer.NextTask = StepID(st.ID, a.Seq)
 	// Without a backoff the activity is ready now and counts in its session from now on; otherwise it counts when the
@@ -660,7 +671,7 @@ func (a *Activity) removeLease() {
 		}
 	}
 	a.Lease, a.Epoch, a.Progress, a.Rebuild, a.HeartbeatAt, a.Cancel = Lease{}, 0, nil, nil, history.Time{}, false
-	a.SetUpAt = history.Time{}
+	a.SetUpAt, a.Pending = history.Time{}, nil
 }
 
 // ReasonSessionLost is the reason of an attempt that ended because its worker lost the session, and the session has
@@ -764,7 +775,7 @@ func (a *Activity) cancelEffect(untilEnded bool) string {
 	switch {
 	case a.Policy == protocol.CancelAbandon:
 		return cancelAbandoned
-	case a.State == LeasedState && (untilEnded || a.Policy == protocol.CancelWait):
+	case (a.State == LeasedState || a.State == Pending) && (untilEnded || a.Policy == protocol.CancelWait):
 		return cancelRequested
 	}
 	return cancelDone

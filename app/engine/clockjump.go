@@ -119,6 +119,8 @@ func (j ClockJump) activity(a *Activity, now history.Time) (moved bool) {
 	switch a.State {
 	case LeasedState:
 		moved = j.lease(&a.Lease, &a.HeartbeatAt, now)
+	case Pending:
+		moved = j.pending(a, now)
 	case Delayed:
 		moved = j.backoff(&a.DelayedAt, &a.ReadyAt, now)
 	case Ready:

@@ -268,6 +268,8 @@ func LeaseOf(s *Run, in Input) Lease {
 		return attempt(in.Seq)
 	case FailActivity:
 		return attempt(in.Seq)
+	case PendActivity:
+		return attempt(in.Seq)
 	case HeartbeatActivity:
 		return attempt(in.Seq)
 	case ReleaseActivity:

@@ -171,11 +171,13 @@ type Cause struct {
 type TaskState string
 
 // These are the states of a task. Quarantined is a workflow task that was lost or failed too often and waits for an
-// operator to repair the run.
+// operator to repair the run. Pending is an activity whose worker has returned and whose outcome a caller of the API
+// reports; see pending.go.
 const (
 	Ready       TaskState = "ready"
 	Delayed     TaskState = "delayed"
 	LeasedState TaskState = "leased"
+	Pending     TaskState = "pending"
 	Quarantined TaskState = "quarantined"
 )
 
@@ -328,10 +330,12 @@ type Activity struct {
 	// SetUpAt is when the worker last reported a set-up of the session in the running attempt; zero: never.
 	SetUpAt history.Time `json:"set_up_at,omitzero"`
 	// New is true if the current delivery is the first one of the session's epoch.
-	New         bool            `json:"new,omitempty"`
-	Headers     history.Headers `json:"headers,omitempty"`
-	Policy      string          `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
-	Cancel      bool            `json:"cancel,omitempty"` // the worker was asked to stop the attempt
+	New     bool            `json:"new,omitempty"`
+	Headers history.Headers `json:"headers,omitempty"`
+	Policy  string          `json:"policy,omitempty"` // cancellation policy; empty: try_cancel
+	Cancel  bool            `json:"cancel,omitempty"` // the worker was asked to stop the attempt
+	// Pending describes the attempt while its outcome is pending outside of a worker; nil in other states.
+	Pending     *PendingAttempt `json:"pending,omitempty"`
 	LastFailure string          `json:"last_failure,omitempty"`
 	LastStack   string          `json:"last_stack,omitempty"` // shortened stack trace of the last failure
 	// version of the code, from the outcome that is being recorded
@@ -523,6 +527,13 @@ func (a *Activity) earliestDue() (at history.Time, what string) {
 		}
 		consider(a.Until, "lease")
 		consider(a.Suspect.clearsAt(a.LeasedAt), "cleared")
+	case Pending:
+		if most := a.StartToClose; most > 0 {
+			consider(plus(a.codeSince(), seconds(most)), "start_to_close")
+		}
+		if a.HeartbeatTO > 0 {
+			consider(plus(latest(a.Pending.Since, a.HeartbeatAt), seconds(a.HeartbeatTO)), "heartbeat")
+		}
 	}
 	return at, what
 }

@@ -289,6 +289,34 @@ func (s *stage) play(t *testing.T, d *datadriven.TestData) string {
 			}}
 		}
 		return s.apply(beat)
+	case "pend": // the worker reports that the attempt is pending
+		seq := num("seq", 1)
+		return s.apply(PendActivity{
+			Seq: seq, Holder: s.holder(by, num("delivery", s.delivery(seq))), Version: arg("version", ""),
+		})
+	case "resolve": // a caller of the API reports the outcome of an attempt
+		seq := num("seq", 1)
+		in := ResolveActivity{
+			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Result: arg("result", ""), Hash: "h",
+		}
+		if d.HasArg("fail") {
+			in.Failure = &protocol.Failure{
+				Type: arg("fail", ""), Message: "no", NonRetryable: d.HasArg("non-retryable"), Cancelled: d.HasArg("cancelled"),
+			}
+		}
+		return s.apply(in)
+	case "outside-beat":
+		seq := num("seq", 1)
+		return s.apply(BeatActivity{
+			Seq: seq, Delivery: num("delivery", s.delivery(seq)), Progress: json.RawMessage(arg("progress", "")),
+		})
+	case "clock-jump": // after the clock has advanced
+		by, err := time.ParseDuration(d.CmdArgs[0].Key)
+		if err != nil {
+			d.Fatalf(t, "%v", err)
+		}
+		s.now = s.now.Add(by)
+		return s.apply(FollowClock{ClockJump(by)})
 	case "return":
 		seq := num("seq", 1)
 		if d.HasArg("lost") {

@@ -40,7 +40,7 @@ func (in EndQueued) decide(st *step) error {
 		return err
 	}
 	a, ok := st.Activities.Get(in.Seq)
-	if !ok || a.State == LeasedState || a.SessionID == "" {
+	if !ok || a.State == LeasedState || a.State == Pending || a.SessionID == "" {
 		return errNotDue
 	}
 	s, ok := st.session(a.SessionID)

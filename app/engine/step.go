@@ -81,6 +81,7 @@ type step struct {
 
 	knowsSessions bool               // the worker that completes the workflow task declared CapSessions
 	closing       bool               // the steps of the run end because the run closes
+	byToken       bool               // a caller of the API, not a worker, reports the outcome of an activity
 	code          Code               // code of the worker that completes the workflow task
 	resumed       bool               // the task's only command is the reaction to the end of a step
 	settled       int64              // event that ended that step

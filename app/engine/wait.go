@@ -228,6 +228,12 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 			w = *often
 		}
 		return a.finish(protocol.WaitForActivity, w)
+	case Pending:
+		until, _ := act.earliestDue()
+		return a.finish(protocol.WaitForActivity, protocol.Wait{
+			Reason: protocol.WaitPending, Name: act.Type, Queue: act.Queue, Since: act.Pending.Since, Until: until,
+			Token: AttemptID(act.RunID, act.Seq, act.Delivery),
+		})
 	case Delayed:
 		// A worker returned the task and reported what is missing, which an operator can fix.
 		if n := len(act.Lost); act.UnstartedReturns > 0 && n > 0 {

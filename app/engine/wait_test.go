@@ -225,6 +225,13 @@ var everyWait = []struct {
 		},
 		`waiting for awakeable RUN-2; to complete it run: sojourn awakeable complete RUN-2`,
 	},
+	{protocol.WaitPending, false, func(w *stuckTask) {
+		w.act = Activity{
+			Seq: 2, RunID: "RUN", Type: "pay", State: Pending, Delivery: 3, Lease: Lease{LeasedAt: history.At(noon)},
+			StartToClose: 3600, Pending: &PendingAttempt{Since: history.At(noon.Add(time.Minute))},
+		}
+	}, `activity "pay" is pending outside of a worker since 2026-01-01T12:01:00Z; it times out at 2026-01-01T13:00:00Z ` +
+		`(database clock); to complete it run: sojourn activity complete RUN-2-3`},
 	{protocol.WaitChild, false, func(w *stuckTask) {
 		w.run.Children.Put(1, Child{WorkflowID: "c", Type: "ship"})
 		w.run.Attached.Put(2, Attached{WorkflowID: "d"})

@@ -168,7 +168,7 @@ func (p *Server) assemble() {
 		MaxPolls: o.MaxPolls, Budget: p.budget, Admission: p.admission, Unknown: requests.Unknown,
 	})
 	p.handler = httpapi.New(httpapi.Options{
-		Starts: p.broker, Runs: p.broker, Continuations: p.broker,
+		Starts: p.broker, Runs: p.broker, Continuations: p.broker, Outcomes: p.broker,
 		Schedules: p.broker, BatchJobs: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,

@@ -68,6 +68,8 @@ type HistoryReader interface {
 	Arguments(ctx context.Context, at []EventKey) (map[EventKey]string, error)
 	// Completion returns the terminal event of an activity or an awakeable. It searches the run's events backwards.
 	Completion(ctx context.Context, run string, seq int64) (history.Event, error)
+	// AttemptEnd returns the event that ended an attempt of an activity, or ErrNotFound.
+	AttemptEnd(ctx context.Context, run string, seq, delivery int64) (history.Event, error)
 	// LastEvent returns the run's last event, which is the terminal one if the run is closed.
 	LastEvent(ctx context.Context, run string) (history.Event, error)
 	// InboxSignals returns all signals that a run inherits by an inbox, with their sizes. InboxSizes returns only the

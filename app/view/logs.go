@@ -42,7 +42,7 @@ func (v *View) ActivityLogs(ctx context.Context, in protocol.LogsQuery) (protoco
 		a, open := run.Activities.Get(seq)
 		out.Open = open
 		runs := int64(0) // the delivery that runs
-		if out.Open && a.State == engine.LeasedState {
+		if out.Open && (a.State == engine.LeasedState || a.State == engine.Pending) {
 			if runs = a.Delivery; len(sums) == 0 || sums[len(sums)-1].Delivery != runs {
 				sums = append(sums, store.LogSum{Delivery: runs})
 			}

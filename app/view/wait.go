@@ -122,8 +122,12 @@ func pendingOf(
 			Stack:         a.LastStack, Lost: a.Lost,
 			Wait: around.ActivityWait(a),
 		}
-		if a.State == engine.Delayed {
+		switch a.State {
+		case engine.Delayed:
 			v.NextAt = a.ReadyAt
+		case engine.Pending:
+			v.PendingSince, v.Token = a.Pending.Since, engine.AttemptID(a.RunID, seq, a.Delivery)
+			v.Worker, v.Epoch = "", 0 // neither the worker nor the session has the attempt any more
 		}
 		if a.State != engine.LeasedState {
 			v.Why = v.Wait.Why(time.UTC)

@@ -16,9 +16,10 @@ import (
 
 func (p *program) activityCommand() *cobra.Command {
 	c := p.group(
-		"activity", "Run activities without a workflow, and print activity logs", nil, p.runActivity(), p.activityLogs(),
+		"activity", "Run activities without a workflow, complete pending ones, and print activity logs", nil,
+		p.runActivity(), p.activityLogs(), p.completeActivity(), p.failActivity(), p.heartbeatActivity(),
 	)
-	c.Long = "Run activities without a workflow, and print activity logs.\n\n" +
+	c.Long = "Run activities without a workflow, complete pending ones, and print activity logs.\n\n" +
 		"An activity run has a workflow ID, which workflow describe, history, result, cancel and terminate accept."
 	return c
 }

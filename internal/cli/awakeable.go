@@ -48,7 +48,9 @@ func (p *program) failAwakeable() *cobra.Command {
 			if f.Details, err = p.readJSON(c, "--details", details); err != nil {
 				return err
 			}
-			return p.resolveAwakeable(c, args[0], "fail", protocol.AwakeableRequest{Failure: f})
+			return p.resolveAwakeable(c, args[0], "fail", protocol.AwakeableRequest{
+				ExternalOutcome: protocol.ExternalOutcome{Failure: f},
+			})
 		},
 	}
 	c.Flags().StringVar(&f.Message, "message", "", "message of the error; required")

@@ -135,6 +135,8 @@ type ActivityRetryScheduled struct {
 	ActivityType string `json:"activity_type"`
 	AvailableAt  Time   `json:"retry_available_at"`
 	TimeoutKind  string `json:"timeout_kind,omitempty"`
+	// BodyHash is the hash of a failure that was reported outside of a worker; see ActivityCompleted.
+	BodyHash string `json:"body_hash,omitempty"`
 	// Redriven: the run began with a copy of the history of an earlier run (a redrive or a reset), and the activity begins
 	// again with its first attempt
 	Redriven bool `json:"redriven,omitempty"`

@@ -337,7 +337,7 @@ type PendingActivity struct {
 	ExecutionID  string          `json:"activity_execution_id"`
 	ActivityType string          `json:"activity_type"`
 	TaskQueue    string          `json:"task_queue"`
-	State        string          `json:"state" enum:"ready,delayed,leased"`
+	State        string          `json:"state" enum:"ready,delayed,leased,pending"`
 	Attempt      int             `json:"attempt_number"`
 	Worker       string          `json:"worker_id,omitempty"`
 	SessionID    string          `json:"session_id,omitempty"`
@@ -358,6 +358,9 @@ type PendingActivity struct {
 	Lost []history.Lost `json:"lost_deliveries,omitempty"`
 	Why  string         `json:"why,omitempty"`
 	Wait *Wait          `json:"wait"`
+	// when the worker returned without an outcome, and the token to report the outcome; absent: state is not pending
+	PendingSince history.Time `json:"pending_since,omitzero"`
+	Token        string       `json:"activity_token,omitempty"`
 }
 
 // PendingTimer is an open timer.

@@ -50,6 +50,7 @@ const (
 	WaitChild        WaitReason = "child"
 	WaitUpdate       WaitReason = "update"
 	WaitAwakeable    WaitReason = "awakeable"
+	WaitPending      WaitReason = "activity_pending"
 
 	WaitNoWorker           WaitReason = "no_worker"
 	WaitGroupOffline       WaitReason = "group_offline"
@@ -132,6 +133,8 @@ type Wait struct {
 	WorkerResources []WorkerResource `json:"worker_resources,omitempty"`
 	// nearest type that live workers of the queue have registered
 	Suggestion string `json:"suggestion,omitempty"`
+	// token of the pending attempt
+	Token string `json:"activity_token,omitempty"`
 }
 
 // WorkerResource is how much a worker has of a resource.
@@ -253,6 +256,11 @@ var WaitRules = []WaitRule{
 		WaitAwakeable, PatienceEndless, FormAlone,
 		"waiting for awakeable {name}[ until {until} (database clock)][ and {more} more]; " +
 			"to complete it run: sojourn awakeable complete {name}",
+	},
+	{
+		WaitPending, PatienceEndless, FormPredicate,
+		"is pending outside of a worker since {since}[; it times out at {until} (database clock)]; " +
+			"to complete it run: sojourn activity complete {token}",
 	},
 
 	{WaitNoWorker, PatienceNone, FormClause, `[no live worker is polling queue "{queue}"|no worker is alive]`},
@@ -506,6 +514,10 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return number(w.More)
 	case "detail":
 		return w.Detail
+	case "token":
+		return w.Token
+	case "since":
+		return at(w.Since)
 	case "until":
 		return at(w.Until)
 	case "fallback_at":

@@ -71,6 +71,11 @@ func Info(ctx context.Context) AttemptInfo {
 	return AttemptInfo{}
 }
 
+// Token returns the token of the attempt, with which a caller outside of the worker reports its outcome if the activity
+// returns [ErrPending]. It is the AttemptID of Info: each attempt has its own, and the app refuses the token of an
+// attempt that has ended. It is empty outside an activity.
+func Token(ctx context.Context) string { return Info(ctx).AttemptID }
+
 // Headers returns a copy of the headers of the command that scheduled the activity, or of the request that started the
 // activity run. It is empty if there were none, and outside an activity.
 func Headers(ctx context.Context) map[string]string {

@@ -24,6 +24,21 @@ const KindSessionLost = "session_lost"
 // session moved to this worker, or its executor ended.
 var ErrSessionLost = errors.New("session state is lost")
 
+// TypePending is the type of [ErrPending].
+const TypePending = "ActivityPending"
+
+// ErrPending is returned by an activity whose outcome a caller outside of the worker reports: a person, a webhook, or
+// the end of a job in another system. The activity passes [Token] to that system and returns ErrPending. The attempt
+// then stays open without a worker: it uses no slot, no lease and no place in its session. It ends when the outcome
+// arrives, at its StartToClose or ScheduleToClose timeout, or when no heartbeat arrives for its heartbeat timeout; its
+// retry policy then applies. See client.CompleteActivity.
+//
+// An app that does not support this records a failure of the type ActivityPending, which is not retried. Local steps,
+// and functions that set up or rebuild the state of a session, fail if they return ErrPending.
+var ErrPending error = &Error{
+	Type: TypePending, NonRetryable: true, Message: "the outcome is reported with the token of the attempt",
+}
+
 // Error is a failure with a type, by which workflow code and retry policies can tell failures apart.
 type Error struct {
 	Type         string

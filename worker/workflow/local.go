@@ -329,6 +329,11 @@ func (m *machine) runAttempt(life context.Context, call *localCall) (payload.Pay
 	switch {
 	case o.err != nil && errors.Is(o.err, context.DeadlineExceeded) && context.Cause(ctx) == errStepTime: //nolint:errorlint // the cause itself
 		return payload.Payload{}, errStepTime
+	case errors.Is(o.err, activity.ErrPending):
+		return payload.Payload{}, activity.NewError(
+			protocol.TypeInvalidPending, "a local step must not return activity.ErrPending; use an activity",
+			activity.NonRetryable,
+		)
 	case o.err != nil:
 		return payload.Payload{}, o.err
 	}

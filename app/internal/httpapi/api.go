@@ -33,6 +33,7 @@ type Options struct {
 	Starts           Starts
 	Runs             Runs
 	Continuations    Continuations
+	Outcomes         Outcomes
 	Schedules        Schedules
 	BatchJobs        BatchJobs
 	Namespaces       Namespaces

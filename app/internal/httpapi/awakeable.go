@@ -7,14 +7,14 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// awakeableCompletion is the body of a request that completes an awakeable.
-type awakeableCompletion struct {
+// completionBody is the body of a request that completes an awakeable or an attempt of an activity.
+type completionBody struct {
 	// any JSON value, or an envelope; absent: null
 	Result json.RawMessage `json:"result"`
 }
 
-// awakeableFailure is the body of a request that fails an awakeable.
-type awakeableFailure struct {
+// failureBody is the body of a request that fails an awakeable or an attempt of an activity.
+type failureBody struct {
 	Failure protocol.Failure `json:"failure"`
 }
 
@@ -25,6 +25,11 @@ func awakeableRoutes(ours lineFunc) []route {
 		ours(post, one+"/complete", "complete_awakeable", auth.Writer, completeAwakeable),
 		ours(post, one+"/fail", "fail_awakeable", auth.Writer, failAwakeable),
 	}
+	return forCompleters(list)
+}
+
+// forCompleters allows the routes to the role completer, too.
+func forCompleters(list []route) []route {
 	for i := range list {
 		list[i].Roles = append(list[i].Roles, auth.Completer)
 	}
@@ -32,22 +37,26 @@ func awakeableRoutes(ours lineFunc) []route {
 }
 
 func completeAwakeable(a *API, c *call) (response, error) {
-	var body awakeableCompletion
+	var body completionBody
 	if err := c.Read(&body); err != nil {
 		return response{}, err
 	}
-	return resolveAwakeable(a, c, protocol.AwakeableRequest{Result: body.Result})
+	return resolveAwakeable(a, c, protocol.AwakeableRequest{
+		ExternalOutcome: protocol.ExternalOutcome{Result: body.Result},
+	})
 }
 
 func failAwakeable(a *API, c *call) (response, error) {
-	var body awakeableFailure
+	var body failureBody
 	if err := c.Read(&body); err != nil {
 		return response{}, err
 	}
-	return resolveAwakeable(a, c, protocol.AwakeableRequest{Failure: &body.Failure})
+	return resolveAwakeable(a, c, protocol.AwakeableRequest{
+		ExternalOutcome: protocol.ExternalOutcome{Failure: &body.Failure},
+	})
 }
 
 func resolveAwakeable(a *API, c *call, in protocol.AwakeableRequest) (response, error) {
 	in.Namespace, in.AwakeableID, in.Identity = c.NS, c.PathValue("awakeable"), c.Principal.Name
-	return ok(a.opt.Runs.ResolveAwakeable(c.Ctx, in))
+	return ok(a.opt.Outcomes.ResolveAwakeable(c.Ctx, in))
 }

@@ -125,6 +125,18 @@ func (f *fake) DeleteRun(_ context.Context, in protocol.RunDeletion) (protocol.D
 	return protocol.DeletedRun{WorkflowID: in.WorkflowID, RunID: in.RunID, Outcome: "deleted"}, f.saw(in)
 }
 
+func (f *fake) ResolveActivity(
+	_ context.Context, in protocol.ActivityOutcomeRequest,
+) (protocol.ActivityReceipt, error) {
+	return protocol.ActivityReceipt{Token: in.Token, Outcome: "completed"}, f.saw(in)
+}
+
+func (f *fake) HeartbeatActivity(
+	_ context.Context, in protocol.ActivityHeartbeatRequest,
+) (protocol.ActivityHeartbeatReceipt, error) {
+	return protocol.ActivityHeartbeatReceipt{Token: in.Token}, f.saw(in)
+}
+
 func (f *fake) ResolveAwakeable(
 	_ context.Context, in protocol.AwakeableRequest,
 ) (protocol.AwakeableReceipt, error) {

@@ -298,7 +298,7 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 		_, _ = io.WriteString(w, "<title>page</title>")
 	})
 	return httpapi.New(httpapi.Options{
-		Starts: f, Runs: f, Continuations: f,
+		Starts: f, Runs: f, Continuations: f, Outcomes: f,
 		Schedules: f, BatchJobs: f,
 		Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
 		RunViews: f, Fleet: f, Queues: f, ScheduleViews: f, System: f,

@@ -32,7 +32,6 @@ type Runs interface {
 	RequestCancellation(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Repair(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
 	Archive(context.Context, protocol.EndRequest) (protocol.CommandReceipt, error)
-	ResolveAwakeable(context.Context, protocol.AwakeableRequest) (protocol.AwakeableReceipt, error)
 	DeleteRun(context.Context, protocol.RunDeletion) (protocol.DeletedRun, error)
 	Import(context.Context, protocol.ImportRequest) (protocol.ImportResponse, error)
 }
@@ -41,6 +40,13 @@ type Runs interface {
 type Continuations interface {
 	Redrive(context.Context, protocol.RedriveRequest) (protocol.RedriveReceipt, error)
 	Reset(context.Context, protocol.ResetRequest) (protocol.ResetReceipt, error)
+}
+
+// Outcomes are the verbs by which callers outside of Sojourn report outcomes.
+type Outcomes interface {
+	ResolveActivity(context.Context, protocol.ActivityOutcomeRequest) (protocol.ActivityReceipt, error)
+	HeartbeatActivity(context.Context, protocol.ActivityHeartbeatRequest) (protocol.ActivityHeartbeatReceipt, error)
+	ResolveAwakeable(context.Context, protocol.AwakeableRequest) (protocol.AwakeableReceipt, error)
 }
 
 // WorkerOperations are operators' commands for workers.

@@ -174,7 +174,8 @@ func TestEachRoleHasItsRoutes(t *testing.T) {
 			want = auth.Writer
 		}
 		roles := []auth.Role{want}
-		if strings.HasSuffix(rt.Operation, "_awakeable") {
+		if strings.HasSuffix(rt.Operation, "_awakeable") ||
+			slices.Contains([]string{"complete_activity", "fail_activity", "heartbeat_activity"}, rt.Operation) {
 			roles = append(roles, auth.Completer)
 		}
 		if !slices.Equal(rt.Roles, roles) {

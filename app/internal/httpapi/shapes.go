@@ -21,6 +21,10 @@ var (
 	onAwakeable = []protocol.Reason{
 		protocol.ReasonAwakeableNotFound, protocol.ReasonAwakeableClosed, protocol.ReasonConflictingCompletion,
 	}
+	onAttempt = []protocol.Reason{
+		protocol.ReasonTaskNotFound, protocol.ReasonStaleAttempt, protocol.ReasonConflictingCompletion,
+		protocol.ReasonStaleSessionEpoch,
+	}
 	onSchedule = []protocol.Reason{protocol.ReasonScheduleNotFound}
 	onBatchJob = []protocol.Reason{protocol.ReasonBatchJobNotFound}
 
@@ -440,12 +444,24 @@ var shapes = map[string]serve.Shape{
 		Refuses: with(onRun, protocol.ReasonUnknownSignal, protocol.ReasonActivityRun, protocol.ReasonStructuralLimit,
 			protocol.ReasonQuotaExceeded),
 	},
+	"complete_activity": {
+		Summary: "Complete an attempt of an activity", Body: completionBody{},
+		Responses: serve.OK(protocol.ActivityReceipt{}), Refuses: onAttempt,
+	},
+	"fail_activity": {
+		Summary: "Fail an attempt of an activity", Body: failureBody{}, Needs: []string{"failure"},
+		Responses: serve.OK(protocol.ActivityReceipt{}), Refuses: onAttempt,
+	},
+	"heartbeat_activity": {
+		Summary: "Send a heartbeat of an attempt of an activity", Body: protocol.HeartbeatMembers{},
+		Responses: serve.OK(protocol.ActivityHeartbeatReceipt{}), Refuses: onAttempt,
+	},
 	"complete_awakeable": {
-		Summary: "Complete an awakeable", Body: awakeableCompletion{}, Responses: serve.OK(protocol.AwakeableReceipt{}),
+		Summary: "Complete an awakeable", Body: completionBody{}, Responses: serve.OK(protocol.AwakeableReceipt{}),
 		Refuses: onAwakeable,
 	},
 	"fail_awakeable": {
-		Summary: "Fail an awakeable", Body: awakeableFailure{}, Needs: []string{"failure"},
+		Summary: "Fail an awakeable", Body: failureBody{}, Needs: []string{"failure"},
 		Responses: serve.OK(protocol.AwakeableReceipt{}), Refuses: onAwakeable,
 	},
 	"signal_with_start": {

@@ -82,6 +82,30 @@ var aboutControl = map[string]about{
 			"continues. " + laterSame,
 		body: `{"input": ["milk"], "wait_for": "completed", "wait_timeout_seconds": 10, "request_id": "add-1"}`,
 	},
+	"complete_activity": {
+		text: "Complete an attempt of an activity whose code returned without an outcome, by the token that the code " +
+			"received. A repetition with the same result gets the same response; once the attempt has ended, every " +
+			"other request is rejected with 409. Each attempt has its own token.",
+		body: `{"result": {"charged": 100}}`,
+		answer: `{"activity_token": "01M7Z3C6QEMJX94H9XJ62VYFPB-4-1", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
+			"activity_type": "charge", "outcome": "completed", "retry_scheduled": false}`,
+	},
+	"fail_activity": {
+		text: "Fail an attempt of an activity by its token. The retry policy of the activity decides whether another " +
+			"attempt follows (`retry_scheduled`), unless the failure has `non_retryable`. A failure with `cancelled` ends " +
+			"an activity whose workflow asked it to stop. Repetitions and later requests are answered as for " +
+			"`complete_activity`.",
+		body: `{"failure": {"type": "Unavailable", "message": "the bank does not answer"}}`,
+		answer: `{"activity_token": "01M7Z3C6QEMJX94H9XJ62VYFPB-4-1", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
+			"activity_type": "charge", "outcome": "failed", "retry_scheduled": true}`,
+	},
+	"heartbeat_activity": {
+		text: "Send a heartbeat of an attempt of an activity by its token. It restarts the heartbeat timeout, and the next " +
+			"attempt receives its details. The response tells whether the workflow asks the attempt to stop.",
+		body: `{"message": "half of the pages", "current": 50, "total": 100}`,
+		answer: `{"activity_token": "01M7Z3C6QEMJX94H9XJ62VYFPB-4-1", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
+			"activity_type": "charge", "last_heartbeat_at": "2026-11-21T13:06:21.217500Z", "cancel_requested": false}`,
+	},
 	"complete_awakeable": {
 		text: "Complete an awakeable with a result, which its workflow receives. A repetition with the same result gets the " +
 			"same response; once the awakeable has ended, every other request is rejected with 409. Open awakeables end " +

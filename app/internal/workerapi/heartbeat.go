@@ -35,31 +35,16 @@ func heartbeatWorkflow(a *API, c *call) (response, error) {
 // follow it.
 type beat struct {
 	holder
-	Progress json.RawMessage     `json:"progress"`
-	Message  json.RawMessage     `json:"message"`
-	Current  json.RawMessage     `json:"current"`
-	Total    json.RawMessage     `json:"total"`
-	Unit     json.RawMessage     `json:"unit"`
-	Details  json.RawMessage     `json:"details"`
-	Rebuild  *protocol.Recovered `json:"rebuild"` // Sojourn extension: sent by the worker, not by activity code
+	Progress json.RawMessage `json:"progress"`
+	protocol.HeartbeatMembers
+	Rebuild *protocol.Recovered `json:"rebuild"` // Sojourn extension: sent by the worker, not by activity code
 }
 
 func (b beat) progress() (json.RawMessage, error) {
 	if len(b.Progress) > 0 {
 		return b.Progress, nil
 	}
-	members := map[string]json.RawMessage{}
-	for name, v := range map[string]json.RawMessage{
-		"message": b.Message, "current": b.Current, "total": b.Total, "unit": b.Unit, "details": b.Details,
-	} {
-		if len(v) > 0 && string(v) != "null" {
-			members[name] = v
-		}
-	}
-	if len(members) == 0 {
-		return nil, nil
-	}
-	return json.Marshal(members)
+	return b.Join()
 }
 
 func heartbeatActivity(a *API, c *call) (response, error) {

@@ -129,7 +129,7 @@ func (s *Store) clockChanges(ctx context.Context, j engine.ClockJump) (list []st
 	})
 	add("SELECT run_id, '' FROM runs WHERE owner IS NOT NULL"+
 		" UNION SELECT run_id, '' FROM runs WHERE due_at IS NOT NULL AND state LIKE '%\"state\":\"delayed\"%'"+
-		" UNION SELECT run_id, '' FROM tasks WHERE state IN ('leased', 'delayed')", func(id, _ string) store.Transaction {
+		" UNION SELECT run_id, '' FROM tasks WHERE state IN ('leased', 'delayed', 'pending')", func(id, _ string) store.Transaction {
 		return runFollows(id, j)
 	})
 	add("SELECT namespace, queue FROM queues", func(ns, name string) store.Transaction {

@@ -75,6 +75,15 @@ class PayloadError extends Error {
   }
 }
 
+// What ctx.pending() throws: the worker reports that the attempt stays open.
+class ActivityPending extends Error {
+  constructor() {
+    super('the outcome is reported with the token of the attempt');
+    this.name = 'ActivityPending';
+    this.retryable = false;
+  }
+}
+
 // decode is the value that stored text holds. Whole numbers that a number cannot hold exactly are bigints; bytes are an object that names
 // them.
 function decode(text) {
@@ -408,6 +417,9 @@ function context(header, controller) {
       shown = now;
       pending = null;
       send({ t: 'progress', id }, body);
+    },
+    pending() {
+      throw new ActivityPending();
     },
     log: Object.assign((...args) => log('info', args), {
       debug: (...args) => log('debug', args),

@@ -247,6 +247,12 @@ class PayloadError(Exception):
         self.payload_reason = reason
 
 
+class ActivityPending(Exception):
+    """What ctx.pending() raises: the worker reports that the attempt stays open."""
+
+    retryable = False
+
+
 def decode(text):
     """The value that stored text holds. Whole numbers stay int and others float; bytes are an object that names them."""
     try:
@@ -563,6 +569,9 @@ class Context:
         self.log = Log(call)
         self.heartbeat = call.heartbeat
         self.progress = call.progress
+
+    def pending(self):
+        raise ActivityPending("the outcome is reported with the token of the attempt")
 
 
 class Code:

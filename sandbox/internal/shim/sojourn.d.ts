@@ -38,6 +38,11 @@ export interface Context<State extends object = Record<string, any>> {
   heartbeat(): void;
   /** Sends a heartbeat with progress: any value with a JSON form. The dashboard shows it, and the next attempt finds it as lastHeartbeat. */
   progress(value: unknown): void;
+  /**
+   * Ends the call and leaves the attempt open: a caller of the API reports its outcome with the token keys.attempt_id. It
+   * throws, so nothing after it runs.
+   */
+  pending(): never;
   /** Lines in the worker's log. */
   readonly log: Log;
 }

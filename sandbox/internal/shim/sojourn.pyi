@@ -14,7 +14,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, TypedDict, TypeVar
+from typing import Any, Literal, NoReturn, TypedDict, TypeVar
 
 T = TypeVar("T")
 
@@ -107,6 +107,9 @@ class Context:
         """Sends a heartbeat."""
     def progress(self, value: object) -> None:
         """Sends a heartbeat with progress: any value with a JSON form. The next attempt finds it as last_heartbeat."""
+    def pending(self) -> NoReturn:
+        """Ends the call and leaves the attempt open: a caller of the API reports its outcome with the token
+        keys["attempt_id"]. It raises, so nothing after it runs."""
 
 SetUp = Callable[[Any, Context], Any]
 """Sets a session up, once in each epoch. Receives the argument of the definition, or a list of several."""

@@ -384,6 +384,7 @@ export interface components {
         /** @description An open activity. */
         PendingActivity: {
             activity_execution_id: string;
+            activity_token?: string;
             activity_type: string;
             attempt_number: number;
             last_failure?: string;
@@ -397,6 +398,11 @@ export interface components {
             lost_deliveries?: components["schemas"]["Lost"][];
             /** Format: date-time */
             next_attempt_at: string | null;
+            /**
+             * Format: date-time
+             * @description when the worker returned without an outcome, and the token to report the outcome; absent: state is not pending
+             */
+            pending_since?: string | null;
             progress?: Json;
             /** @description rebuild of the session's state in the current attempt, as reported by the worker */
             rebuild?: components["schemas"]["Recovered"];
@@ -410,7 +416,7 @@ export interface components {
             /** Format: date-time */
             started_at: string | null;
             /** @enum {string} */
-            state: "ready" | "delayed" | "leased";
+            state: "ready" | "delayed" | "leased" | "pending";
             task_queue: string;
             wait: null | components["schemas"]["Wait"];
             why?: string;
@@ -1512,6 +1518,8 @@ export interface components {
         };
         /** @description The reason why a run, a task or a session does not continue. Clients should display its times in the time zone of the reader. */
         Wait: {
+            /** @description token of the pending attempt */
+            activity_token?: string;
             /** @description the losses for which the task was blamed */
             blamed?: number;
             /** @description build ID that the run is pinned to */
@@ -1589,7 +1597,7 @@ export interface components {
          * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_resources" | "session_resources_exceeded" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "activity_pending" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_resources" | "session_resources_exceeded" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run; session_missing: end_session of a session that the workflow never started */

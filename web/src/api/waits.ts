@@ -16,6 +16,7 @@ export const waitRules = {
   child: { form: "alone", text: "waiting for child workflow \"{workflow}\" of type \"{name}\"[ and {more} more]" },
   update: { form: "alone", text: "waiting for an update; nothing else is pending" },
   awakeable: { form: "alone", text: "waiting for awakeable {name}[ until {until} (database clock)][ and {more} more]; to complete it run: sojourn awakeable complete {name}" },
+  activity_pending: { form: "predicate", text: "is pending outside of a worker since {since}[; it times out at {until} (database clock)]; to complete it run: sojourn activity complete {token}" },
   no_worker: { form: "clause", text: "[no live worker is polling queue \"{queue}\"|no worker is alive]" },
   group_offline: { form: "clause", text: "queue \"{queue}\" is routed to group \"{group}\", and no live worker of the group is polling it" },
   worker_busy: { form: "clause", text: "ready; worker {worker} is busy or not polling" },

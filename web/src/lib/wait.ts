@@ -8,9 +8,9 @@ export type Piece = string | { at: string };
 const members: Record<string, keyof Wait> = {
   activity: "name", name: "name", queue: "task_queue", worker_queues: "worker_task_queues", namespace: "namespace", group: "group", worker: "worker_id", workers: "worker_count", session: "session_id",
   workflow: "workflow_id", missing: "missing", build: "build_id", worker_build: "worker_build_id", release: "release", worker_release: "worker_release",
-  limit: "limit", used: "used", failures: "failures", losses: "losses", blamed: "blamed", more: "more", detail: "detail", suggestion: "suggestion", until: "until", fallback_at: "fallback_at",
+  limit: "limit", used: "used", failures: "failures", losses: "losses", blamed: "blamed", more: "more", detail: "detail", suggestion: "suggestion", until: "until", fallback_at: "fallback_at", since: "since", token: "activity_token",
 };
-const times = new Set(["until", "fallback_at"]);
+const times = new Set(["until", "fallback_at", "since"]);
 
 /** How much the workers have of what is missing, as in shared/protocol/wait.go. */
 function room(w: Wait): string {

@@ -40,6 +40,7 @@ type attempt struct {
 	lost          string                 // why the session's executor ended; empty: it runs, as far as the worker knows
 	executorEnded *sandbox.ExecutorEnded // the executor that ended during the attempt or before its call; nil: none
 	began         bool                   // the code of the activity, or of its rebuild activity, has begun
+	pending       bool                   // the code of the activity returned activity.ErrPending
 	entry         string                 // function of the handler to call; empty: main
 	rebuilds      int                    // number of rebuilds of the session's state before the attempt began
 	prepares      bool                   // no attempt: the set-up of a session that another worker owns
@@ -167,6 +168,8 @@ func (a *attempt) outcome(ctx context.Context, result payload.Payload, err error
 		item.Returned = "session_superseded"
 	case errors.As(err, &dropped):
 		item.Returned = "session_given_up"
+	case a.pending && isPending(err): // also during a drain: the code has passed the token on
+		item.Failure = protocol.PendingFailure()
 	case errors.Is(cause, ErrDraining): // the drain cancelled the code; its error does not count
 		item.Returned = "draining"
 	default:
@@ -214,13 +217,23 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	case errors.Is(cause, ErrCancelled):
 		return &protocol.Failure{Message: err.Error(), Type: activity.TypeCancelled, Cancelled: true}
 	}
-	if f := failureOfExecutor(err); f != nil {
-		if f.Kind == "timeout" {
-			f.TimeoutType = a.deadlineKind()
-		}
-		return f
+	f := failureOfExecutor(err)
+	if f == nil {
+		f = activitywire.FailureOf(err)
+	} else if f.Kind == "timeout" {
+		f.TimeoutType = a.deadlineKind()
 	}
-	return activitywire.FailureOf(err)
+	if f.Type == protocol.TypePending { // the app would keep the attempt open
+		f.Type = protocol.TypeInvalidPending
+		f.Message = "only the code of an activity may return activity.ErrPending, not a set-up or a rebuild of its session"
+	}
+	return f
+}
+
+// isPending reports whether the code, here or in an executor, leaves its outcome to a caller of the API.
+func isPending(err error) bool {
+	e, ok := errors.AsType[*sandbox.Error](err)
+	return errors.Is(err, activity.ErrPending) || ok && e.Type == sandbox.UserError && e.Class == protocol.TypePending
 }
 
 // panicError returns a recovered panic as an error. Call it in a deferred function.
@@ -237,7 +250,9 @@ func logged(a *attempt, next call) call {
 				err = panicError(p)
 			}
 			e := a.log.Debug()
-			if err != nil {
+			if a.pending && isPending(err) {
+				e = e.Bool("pending", true)
+			} else if err != nil {
 				f := a.failure(nil, err)
 				// a panic is a bug in the code, so log it even if the activity is retried
 				if e = a.log.Info(); f.Type == activity.TypePanic {

@@ -25,6 +25,7 @@ import (
 // execute runs the attempt's code: in an executor if it is isolated or not in Go, otherwise in this process.
 func (a *attempt) execute(ctx context.Context) (payload.Payload, error) {
 	result, err := a.run(ctx, a.task.ActivityType, a.def, a.task.Arguments)
+	a.pending = isPending(err)
 	return result, a.whyLost(err)
 }
 

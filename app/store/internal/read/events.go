@@ -270,7 +270,24 @@ func addArguments(p *record.Packed, k store.EventKey, found map[store.EventKey]s
 const historyBackwards = "SELECT " + record.EventColumns + " FROM events AS t WHERE t.run_id = $1 AND t.seq < $2 ORDER BY t.seq DESC LIMIT $3"
 
 // Completion reads a run's history from its end, because it is called for repeated reports of recent events.
-func (r *reader) Completion(ctx context.Context, run string, seq int64) (found history.Event, err error) {
+func (r *reader) Completion(ctx context.Context, run string, seq int64) (history.Event, error) {
+	return r.lastEventOf(ctx, run, engine.StepID(run, seq), func(d history.Data) bool { return endedStep(d) == seq })
+}
+
+// AttemptEnd reads the event that ended an attempt of an activity: its outcome, or the retry that followed it.
+func (r *reader) AttemptEnd(ctx context.Context, run string, seq, delivery int64) (history.Event, error) {
+	id := engine.AttemptID(run, seq, delivery)
+	return r.lastEventOf(ctx, run, id, func(d history.Data) bool {
+		ended, a := history.EndedAttempt(d)
+		return ended == seq && a.AttemptID == id
+	})
+}
+
+// lastEventOf returns the last event of a run for which is returns true. what is the subject of the error if there is
+// none.
+func (r *reader) lastEventOf(
+	ctx context.Context, run, what string, is func(history.Data) bool,
+) (found history.Event, err error) {
 	before := int64(1) << 62
 	for {
 		const page = 32
@@ -287,7 +304,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 				return err
 			}
 			for _, e := range slices.Backward(events) {
-				if endedStep(e.Data) == seq {
+				if is(e.Data) {
 					found = e
 					return errEnough
 				}
@@ -300,7 +317,7 @@ func (r *reader) Completion(ctx context.Context, run string, seq int64) (found h
 		case err != nil:
 			return found, wrapRead(err, "history of run %s", run)
 		case rows < page:
-			return found, fmt.Errorf("outcome of %s: %w", engine.StepID(run, seq), store.ErrNotFound)
+			return found, fmt.Errorf("outcome of %s: %w", what, store.ErrNotFound)
 		}
 	}
 }
