@@ -14,6 +14,11 @@ type SessionOptions struct {
 	// The worker ends its attempts this long before their lease or their session expires; 0: 5 s.
 	Buffer time.Duration
 	Idle   time.Duration // the worker stops renewing a session after this time without an activity; 0: 5 min
+	// SnapshotDir is a directory that all workers reach, for snapshots of sessions above 2 MiB; empty: none. Only the
+	// user of the workers can read the files.
+	SnapshotDir     string
+	SnapshotMaxAge  time.Duration // a snapshot is discarded after this time; 0: 1 hour
+	SnapshotTimeout time.Duration // maximum time for taking a snapshot, at most 5 min; 0: 30 s
 }
 
 // ExecutorOptions are the options of a worker for executors: the processes that run handlers in other languages and

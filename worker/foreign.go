@@ -145,7 +145,7 @@ func (d definitions) FindSession(name string) (*runner.SessionDefinition, bool) 
 	}
 	for _, h := range d.w.Handlers().sessions {
 		if h.Name == sandbox.SessionPrefix+name {
-			return runner.HandlerSession(name, h.Name, h.Runtime), true
+			return runner.HandlerSession(name, h.Name, h.Runtime, d.w.storesSnapshots(h)), true
 		}
 	}
 	return nil, false

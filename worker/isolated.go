@@ -56,6 +56,13 @@ func isolatedSetUp(def *runner.SessionDefinition) sandbox.Handler {
 	return func(ctx context.Context, inv sandbox.Invocation) ([]byte, error) {
 		rt := inside{inv, sandbox.CallOf(ctx)}
 		args := payload.Payload{Blob: string(inv.Input)}
+		if def.Snapshots() && inv.Entry != "" {
+			result, err := def.InvokeSnapshot(activity.NewContext(ctx, rt), inv.Entry, rt.State(), args)
+			if err != nil {
+				return nil, outward(ctx, inv, err)
+			}
+			return []byte(result.Blob), nil
+		}
 		err := def.SetUp(activity.NewContext(ctx, rt), args, rt.State(), func(err error) {
 			fmt.Fprintf(os.Stderr, "failed to tear down a session with the definition %s: %v\n", def.Name, err)
 		})

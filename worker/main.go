@@ -119,6 +119,7 @@ func fromConfig(r *Registry, c *config.Config, carrier link.Carrier, logger *slo
 		Logger:      logger,
 		Sessions: SessionOptions{
 			Max: sessions, MaxSetUps: c.MaxSetUps, Lease: c.SessionLease, Buffer: c.SessionBuffer, Idle: c.SessionIdle,
+			SnapshotDir: c.SnapshotDir, SnapshotMaxAge: c.SnapshotMaxAge, SnapshotTimeout: c.SnapshotTimeout,
 		},
 		Executors: ExecutorOptions{
 			Isolation: c.Isolation, IsolationMin: c.IsolationMin, Read: c.ExecutorRead, Write: c.ExecutorWrite,

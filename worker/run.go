@@ -41,6 +41,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	linked := make(chan error, 1)
 	go func() { linked <- w.link.Run(linkCtx) }()
 	watching.Go(func() { w.findHandOvers(linkCtx) })
+	watching.Go(func() { w.snapshotFiles.KeepClean(linkCtx) })
 	if w.opt.Watch {
 		watching.Go(func() { w.watch(linkCtx) })
 	}
@@ -134,6 +135,7 @@ func (w *Worker) release(ctx context.Context) {
 			until = latest // reserve time for the last requests to the app
 		}
 	}
+	snapshots := w.takeLastSnapshots(ctx)
 	hooks, cancel := context.WithDeadline(ctx, until)
 	defer cancel()
 	held := w.sessions.DropAll(string(sandbox.CauseDrained))
@@ -147,7 +149,17 @@ func (w *Worker) release(ctx context.Context) {
 		return
 	}
 	for _, s := range held {
-		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: s.SessionID, Epoch: s.Epoch, Reason: "shutdown"})
+		in := protocol.SessionVerb{SessionID: s.SessionID, Epoch: s.Epoch}
+		if with, ok := snapshots[s.SessionID]; ok && with.Epoch == s.Epoch {
+			in = with
+		}
+		in.Reason = "shutdown"
+		_, err := w.link.ReleaseSession(ctx, in)
+		if err == nil {
+			w.runner.SnapshotStored(s.SessionID, in.Snapshot)
+		} else {
+			w.runner.RemoveSnapshot(in.Snapshot)
+		}
 		if err != nil && protocol.ReasonOf(err) == "" {
 			w.log.Warn().Err(err).Str("session_id", s.SessionID).Msg("failed to release a session")
 		}
@@ -168,6 +180,7 @@ func (w *Worker) Close() {
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 		w.sessions.Wait(ctx)
 		cancel()
+		w.snapshots.Wait() // each has a timeout
 	}
 	if w.machine != nil {
 		w.machine.Close()
@@ -208,9 +221,7 @@ func (w *Worker) lost(l sandbox.SessionLost) {
 // evict releases a session whose executor the pool wants to end. It releases the session at the app first.
 func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 	return w.sessions.Evict(l.Session, l.EpochRequested, string(l.Cause), func() error {
-		_, err := w.link.ReleaseSession(
-			ctx, protocol.SessionVerb{SessionID: l.Session, Epoch: l.EpochRequested, Reason: string(l.Cause)},
-		)
+		err := w.releaseWithSnapshot(ctx, l.Session, l.EpochRequested, string(l.Cause))
 		if reason := protocol.ReasonOf(err); reason != "" {
 			w.log.Debug().Str("session_id", l.Session).Int64("epoch", l.EpochRequested).Str("reason", string(reason)).
 				Msg("evicted session was not held")
@@ -223,6 +234,20 @@ func (w *Worker) evict(ctx context.Context, l sandbox.SessionLost) bool {
 // yield releases an idle session at the app's request, so that the worker can hold another session. It does not release
 // a session in use.
 func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
+	if n.Reason == protocol.ReasonSnapshot {
+		w.takeSnapshot(n.SessionID, n.Epoch)
+		return
+	}
+	if w.sessions.Snapshots(n.SessionID, n.Epoch) {
+		w.snapshots.Go(func() {
+			ctx, cancel := context.WithTimeout(context.Background(), w.opt.Sessions.SnapshotTimeout)
+			defer cancel()
+			if err := w.releaseWithSnapshot(ctx, n.SessionID, n.Epoch, n.Reason); err != nil {
+				w.log.Debug().Err(err).Str("session_id", n.SessionID).Msg("an idle session was not released")
+			}
+		})
+		return
+	}
 	w.sessions.Yield(n.SessionID, n.Epoch, n.Reason, func() error {
 		_, err := w.link.ReleaseSession(ctx, protocol.SessionVerb{SessionID: n.SessionID, Epoch: n.Epoch, Reason: n.Reason})
 		return err

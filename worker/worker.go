@@ -120,6 +120,9 @@ func (o Options) defaults() Options {
 	or(&o.Sessions.Buffer, 5*time.Second)
 	or(&o.Sessions.Idle, 5*time.Minute)
 	or(&o.DrainTimeout, 25*time.Second)
+	or(&o.Sessions.SnapshotMaxAge, protocol.SnapshotAge)
+	or(&o.Sessions.SnapshotTimeout, 30*time.Second)
+	o.Sessions.SnapshotTimeout = min(o.Sessions.SnapshotTimeout, protocol.MaxSnapshotTimeout)
 	if o.Workflows <= 0 {
 		o.Workflows = 256
 	}
@@ -142,11 +145,15 @@ type Worker struct {
 	runner      *runner.Runner
 	sessions    *session.Sessions
 	pool        *sandbox.Pool // nil: none
-	machine     *link.Machine
-	lock        *os.File          // nil: none
-	found       sync.Mutex        // guards handlers and prepares
-	handlers    Handlers          // activities of other languages
-	prepares    map[string]string // hashes of the files of session definitions with a hand-over, by their names
+
+	snapshotFiles *runner.SnapshotFiles
+	snapshots     sync.WaitGroup // running snapshots of sessions
+	machine       *link.Machine
+	lock          *os.File          // nil: none
+	found         sync.Mutex        // guards handlers and prepares
+	handlers      Handlers          // activities of other languages
+	storing       map[string]bool   // whether files of session definitions store snapshots, by their hashes
+	prepares      map[string]string // hashes of the files of session definitions with a hand-over, by their names
 	// resources of session definitions in files whose options were read, by the names of the files; guarded by found
 	fileResources map[string]fileResources
 	resources     protocol.Resources // amounts for sessions
@@ -180,7 +187,7 @@ func New(o Options) (_ *Worker, err error) {
 	o.AttemptLease = o.AttemptLease.Round(time.Second)
 	w := &Worker{
 		opt: o, id: o.WorkerID, incarnation: ulid.Make().String(), abort: make(chan struct{}), drain: make(chan struct{}),
-		prepares: map[string]string{}, fileResources: map[string]fileResources{},
+		prepares: map[string]string{}, storing: map[string]bool{}, fileResources: map[string]fileResources{},
 	}
 	if w.id == "" {
 		w.id = ulid.Make().String()
@@ -219,12 +226,14 @@ func New(o Options) (_ *Worker, err error) {
 		return nil, errors.New("worker: no workflow and no activity is registered")
 	}
 	w.opt = o
+	w.snapshotFiles = &runner.SnapshotFiles{Dir: o.Sessions.SnapshotDir, MaxAge: o.Sessions.SnapshotMaxAge}
 	w.sessions, err = session.New(session.Options{
 		Lease: o.Sessions.Lease, Buffer: o.Sessions.Buffer, Idle: o.Sessions.Idle, NewState: func() session.State {
 			return activity.NewSessionValues()
 		},
 		End: w.endSession, Adopt: w.adoptSession, Failed: w.sessionFailed, GiveUp: w.giveUpSession,
-		Beat: func() { w.link.Beat() }, Log: w.log,
+		Beat: func() { w.link.Beat() }, Log: w.log, Snapshots: w.keepsSnapshots,
+		TakeSnapshot: w.takeSnapshot, ReleaseIdle: w.releaseIdle,
 	}, session.Interval(o.AttemptLease, o.Sessions.Buffer)) // without the upper limit of the renewal interval
 	if err != nil {
 		return nil, err
@@ -258,6 +267,7 @@ func New(o Options) (_ *Worker, err error) {
 		InProcess: o.Executors.Isolation == IsolationNone, WorkerID: w.id, Queues: o.Queues,
 		WorkflowSlots: o.Workflows, Validates: len(o.Registry.Validated()) > 0, ActivitySlots: o.Concurrency, PollIDs: !local,
 		AttemptLease: o.AttemptLease, LeaseBuffer: o.Sessions.Buffer,
+		Namespace: orElse(o.Namespace, "default"), Snapshots: w.snapshotFiles, TakeSnapshot: w.takeSnapshot,
 		MaxSetUps: o.Sessions.MaxSetUps, ReleaseSession: w.releaseSession,
 		Machines: o.StickyCache, TaskFailed: o.internal.OnTaskFailed, OnBranchRun: o.internal.OnBranchRun, Logger: logger,
 		Codecs: codecs.Of(o.Registry.codecs),
@@ -477,6 +487,11 @@ func (w *Worker) capabilities() []string {
 	}
 	for _, name := range w.preparedDefinitions() {
 		all = append(all, protocol.PrepareCapability(name))
+	}
+	for _, name := range w.sessionDefinitions() {
+		if w.keepsSnapshots(name) {
+			all = append(all, protocol.SnapshotCapability(name))
+		}
 	}
 	if w.pool != nil {
 		all = append(all, w.pool.Report().Capabilities()...)

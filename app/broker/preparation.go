@@ -56,12 +56,22 @@ func (b *Broker) renewPreparation(
 ) (state protocol.PreparationState, known bool) {
 	state = protocol.PreparationState{SessionID: p.SessionID, Epoch: p.Epoch, State: protocol.PreparationPreparing}
 	key := engine.SessionKey{Namespace: w.Namespace, ID: p.SessionID}
+	restored := ""
+	if p.Restored {
+		restored = p.Snapshot
+	}
 	c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, engine.RenewPreparation{
 		Worker: w, Epoch: p.Epoch, Prepared: p.Prepared, Failed: protocol.ErrorText(p.Failed), Seconds: p.Seconds,
+		Restored: restored,
 	})
 	s, now := c.Session, b.storeTime().Time
 	switch {
 	case err == nil && s.Preparing(now) != nil:
+		if p.Failed == "" && s.PassesSnapshot(now) && s.Snapshot.Checksum != p.Snapshot {
+			if state.Snapshot, err = b.snapshotOf(ctx, &s); err != nil {
+				return state, false
+			}
+		}
 		return state, true
 	case err != nil && protocol.ReasonOf(err) == "":
 		return state, false
@@ -115,4 +125,18 @@ func (b *Broker) newPreparations(
 		return nil
 	})
 	return list, err
+}
+
+// snapshotOf returns the snapshot of a session for the worker that restores it.
+func (b *Broker) snapshotOf(ctx context.Context, s *engine.Session) (*protocol.SessionSnapshot, error) {
+	p := s.Snapshot
+	out := &protocol.SessionSnapshot{File: p.File, Bytes: p.Bytes, Checksum: p.Checksum}
+	if p.File != "" {
+		return out, nil
+	}
+	err := b.store.View(ctx, func(r store.Reader) (err error) {
+		out.Data.Blob, err = r.SessionSnapshot(ctx, s.Key())
+		return err
+	})
+	return out, err
 }

@@ -153,6 +153,7 @@ func (b *Broker) renewedState(
 	}
 	return protocol.SessionState{
 		SessionID: r.SessionID, Epoch: out.session.Epoch, Held: true, LeaseExpiresAt: out.session.LeaseUntil,
+		Snapshot: out.session.AwaitsSnapshot(),
 	}
 }
 

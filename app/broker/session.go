@@ -2,7 +2,10 @@ package broker
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
+	"regexp"
 	"slices"
 	"time"
 
@@ -92,7 +95,13 @@ func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) 
 func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
 	verb := engine.ReleaseSession{
 		SessionHolder: holder(in), Why: protocol.ErrorText(in.Reason), Failed: protocol.ErrorText(in.Failed),
-		KnownEpoch: in.Known,
+		KnownEpoch: in.Known, SnapshotFollows: in.SnapshotFollows, Snapshot: in.Snapshot,
+		SnapshotFailed: protocol.ErrorText(in.SnapshotFailed),
+	}
+	if p := in.Snapshot; p != nil {
+		if err := checkSnapshot(p); err != nil {
+			return protocol.SessionResponse{}, err
+		}
 	}
 	if in.Reason == engine.ReasonSetUpFailed {
 		var err error
@@ -101,7 +110,7 @@ func (b *Broker) ReleaseSession(ctx context.Context, in protocol.SessionVerb) (p
 			return protocol.SessionResponse{}, err
 		}
 	}
-	out, err := b.sessionVerb(ctx, in, "released", verb)
+	out, err := b.sessionVerb(ctx, in, outcomeReleased, verb)
 	if now := b.store.About(); err == nil && !now.IsZero() && engine.EpochAhead(in.Known, now) {
 		b.opt.Metrics.countIgnoredEpoch()
 		b.log.Warn().Str("namespace", transaction.NamespaceOrDefault(in.Namespace)).Str("session_id", in.SessionID).
@@ -127,6 +136,28 @@ func (b *Broker) CloseSession(ctx context.Context, in protocol.SessionVerb) (pro
 	return out, err
 }
 
+// outcomeReleased is the outcome of a release after which the worker no longer owns the session.
+const outcomeReleased = "released"
+
+// checkSnapshot refuses an invalid snapshot. Its name becomes part of a path at other workers.
+func checkSnapshot(p *protocol.SessionSnapshot) error {
+	switch sum, err := hex.DecodeString(p.Checksum); {
+	case err != nil || len(sum) != sha256.Size:
+		return protocol.Invalid("snapshot.sha256", "must be a SHA-256 in hexadecimal digits")
+	case p.Data.IsZero() == (p.File == ""):
+		return protocol.Invalid("snapshot", "must have either data or file")
+	case p.File != "" && !snapshotFile.MatchString(p.File):
+		return protocol.Invalid("snapshot.file", "must match %s", snapshotFile)
+	case p.Bytes < 0:
+		return protocol.Invalid("snapshot.bytes", "must not be negative")
+	case p.MaxAge < 0 || p.MaxAge > protocol.MaxSeconds:
+		return protocol.Invalid("snapshot.max_age_seconds", "must be between 1 and %d", protocol.MaxSeconds)
+	}
+	return Blob("snapshot.data", p.Data.Blob)
+}
+
+var snapshotFile = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,199}$`)
+
 func holder(in protocol.SessionVerb) engine.SessionHolder {
 	return engine.SessionHolder{Worker: in.WorkerID, Epoch: in.Epoch}
 }
@@ -150,7 +181,14 @@ func (b *Broker) sessionVerb(
 	b.workers.RecordHolderHeartbeat(
 		ctx, engine.WorkerKey{Namespace: key.Namespace, ID: in.WorkerID}, c.PreviousIncarnation,
 	)
-	if outcome == "released" || outcome == "closed" && !c.Session.Terminal {
+	switch s := &c.Session; {
+	case outcome != outcomeReleased || s.Owner != in.WorkerID || !s.Held(b.storeTime().Time):
+	case in.SnapshotFollows && s.AwaitsSnapshot():
+		outcome = protocol.OutcomeSnapshotRequested
+	case in.Reason == protocol.ReasonSnapshot: // a successor restores the snapshot, or the session stays
+		outcome = protocol.OutcomeSnapshotStored
+	}
+	if outcome == outcomeReleased || outcome == "closed" && !c.Session.Terminal {
 		b.evict.Released(key)
 	}
 	if outcome == "closed" && len(c.Timeline) == 0 { // nothing was written: the session was closed or released before

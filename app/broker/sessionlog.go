@@ -61,7 +61,7 @@ func (b *Broker) recheckOwner(ctx context.Context, key engine.SessionKey) {
 func (b *Broker) logMove(m store.SessionMove) {
 	level := zerolog.DebugLevel
 	switch {
-	case m.What == "orphaned" || m.What == "failed":
+	case m.What == "orphaned" || m.What == "failed" || m.What == protocol.SessionSnapshotLost:
 		level = zerolog.WarnLevel
 	case m.Ends():
 		level = zerolog.InfoLevel
@@ -97,5 +97,7 @@ var timelineMessages = map[string]string{
 	"cleaned_up": "cleaned up",
 	"set_up":     "set up", "set_up_failed": "set-up failed",
 	protocol.SessionPreparing: "is being prepared by a successor", protocol.SessionPrepared: "prepared by a successor",
-	protocol.SessionPreparationEnded: "preparation discarded",
+	protocol.SessionPreparationEnded:  "preparation discarded",
+	protocol.SessionSnapshotRequested: "snapshot requested", protocol.SessionSnapshotStored: "snapshot stored",
+	protocol.SessionSnapshotLost: "snapshot lost",
 }

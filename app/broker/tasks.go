@@ -37,6 +37,11 @@ func (b *Broker) tasksForLeases(
 			t := activityTask(l, args[i])
 			if t.Session != nil {
 				t.Session.Arguments = payload.Payload{Blob: setUps[l.Session.Key()]}
+				if l.Session.Restores() {
+					if t.Session.Snapshot, err = b.snapshotOf(ctx, l.Session); err != nil {
+						return nil, err
+					}
+				}
 			}
 			// Only a worker that supports eager workflow tasks receives the run's new events with an activity.
 			if in.EagerTasks {

@@ -145,10 +145,11 @@ func (b *Broker) WorkerHeartbeat(
 		}
 		a.EndedRuns = append(b.ended.pending(key), ended...)
 	})
-	if w.MayPrepare() || len(in.Preparations) > 0 {
+	if w.MayPrepare() || w.MayStoreSnapshots() || len(in.Preparations) > 0 {
 		wait.Go(func() {
 			a.Preparations = b.renewPreparations(ctx, w, &in)
-			a.HandOvers = b.fleet.HandOver(ctx, w, in.Draining)
+			pending, asked := b.fleet.HandOver(ctx, w, in.Draining)
+			a.HandOvers, a.Preparations = pending, append(a.Preparations, asked...)
 		})
 	}
 	a.Sessions = b.renewSessions(ctx, w, in.Sessions, b.maxRenewalDelay(w, &in))

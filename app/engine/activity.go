@@ -277,6 +277,7 @@ func (in CompleteActivity) decide(st *step) error {
 // recordResult records the result at a given time, with the hash of its eager workflow task.
 func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, eagerHash string) {
 	rebuilt := st.recordRebuild(a, in.Recovered)
+	st.usedSnapshot(a, in.Recovered)
 	st.endActivity(a, true)
 	a.CodeVersion = in.Version
 	var recordedAt history.Time
@@ -315,6 +316,7 @@ func (in FailActivity) decide(st *step) error {
 		return nil
 	}
 	st.recordRebuild(a, in.Recovered)
+	st.usedSnapshot(a, in.Recovered)
 	st.endActivity(a, true)
 	if in.Executor != nil {
 		st.stateLost(a, in.Executor, in.Failure.Message)

@@ -57,6 +57,9 @@ type SessionChange struct {
 	Arguments *string
 	// Freed is the worker whose resources became free without an event of the timeline; empty: none.
 	Freed string
+	// Snapshot is the payload of the session's snapshot, to be stored; nil: unchanged. The stored payload is removed when
+	// the session has no snapshot, or one in a file.
+	Snapshot *string
 }
 
 // Start is a run to be created: by a caller, by a parent, or as the next run of a run that continues as new. In the

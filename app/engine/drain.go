@@ -188,11 +188,15 @@ type DrainSession struct {
 
 func (in DrainSession) decide(s *Session, now history.Time) (SessionChange, error) {
 	if s == nil || s.Terminal || !s.HeldBy(in.Worker, now.Time) || s.Moving != "" && s.Active > 0 ||
-		!in.Deadline && s.Preparing(now.Time) != nil {
+		!in.Deadline && (s.Preparing(now.Time) != nil || s.SnapshotRequest != nil) {
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
 	n := &c.Session
+	if s.Active == 0 && !in.Deadline && s.needsSnapshot(now.Time) {
+		c.Timeline = append(c.Timeline, n.requestSnapshot(now, in.Operator, ReasonShutdown, true))
+		return c, nil
+	}
 	if s.Active == 0 {
 		c.Timeline = append(c.Timeline, n.drain(now, in.Operator)...)
 		return c, nil
@@ -214,7 +218,7 @@ func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, er
 	if s.Prepare != nil {
 		c.Timeline = append(c.Timeline, c.Session.endPreparation(now, "the drain has ended"))
 	}
-	c.Session.Moving, c.Session.Leaving, c.Session.UpdatedAt = "", false, now
+	c.Session.Moving, c.Session.Leaving, c.Session.SnapshotRequest, c.Session.UpdatedAt = "", false, nil, now
 	return c, nil
 }
 
@@ -231,7 +235,7 @@ func (s *Session) endForShutdown(now history.Time, by, why string) []protocol.Se
 		s.endAs(protocol.SessionClosed, protocol.ReasonWorkerShutdown, now)
 		return []protocol.SessionEvent{e}
 	}
-	if s.prepared(now.Time) {
+	if s.ready(now.Time) {
 		return s.handOver(now)
 	}
 	s.Drained = s.ReleasePolicy == PolicyFail

@@ -98,6 +98,7 @@ func LeaseActivity(
 		}
 	}
 	s.Yielding = false
+	s.stateUsed()
 	s.touch(now)
 	s.Active++
 	s.subtractReady()
@@ -153,12 +154,12 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	// Attempts under the old epoch still run on the former owner; from now on they are counted separately.
 	s.moveRunningToOtherEpochs()
 	s.resetWait()
-	adopted := s.prepared(now) && s.Prepare.by(l.Worker, s.Epoch)
+	adopted := s.ready(now) && s.Prepare.by(l.Worker, s.Epoch)
 	var prepared protocol.Resources
 	if adopted {
 		prepared = s.Prepare.Resources
 	}
-	preparedFor := s.Epoch
+	former := s.Epoch
 	if s.Prepare != nil && !adopted {
 		timeline = append(timeline, s.endPreparation(history.At(now), "another worker acquired the session"))
 	}
@@ -178,8 +179,9 @@ func (s *Session) acquire(l Lessee, watermark int64, now time.Time, task string)
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 	s.UnpreparedBy = nil
 	if s.PreparedFor = 0; adopted { // the new owner has the state already
-		s.Prepare, s.PreparedFor, s.SetUpEpoch, s.Before, s.Fresh = nil, preparedFor, s.Epoch, "", false
+		s.Prepare, s.PreparedFor, s.SetUpEpoch, s.Before, s.Fresh = nil, former, s.Epoch, "", false
 	}
+	timeline = append(timeline, s.passSnapshot(l.Worker, former, now)...)
 	s.applyRequestedLimits()
 	// Implicit and workflow sessions have no separate lengths, so the lengths of the owner apply: the owner has to
 	// renew in time.

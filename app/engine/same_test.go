@@ -19,6 +19,8 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 		reflect.TypeFor[[]string]():           reflect.ValueOf([]string{"gpu"}),
 		reflect.TypeFor[protocol.Resources](): reflect.ValueOf(protocol.Resources{"gpu_mem": protocol.Bytes(1)}),
 		reflect.TypeFor[SessionCounts]():      reflect.ValueOf(SessionCounts{Active: 1}),
+		reflect.TypeFor[*Snapshot]():          reflect.ValueOf(&Snapshot{Worker: "b"}),
+		reflect.TypeFor[*SnapshotRequest]():   reflect.ValueOf(&SnapshotRequest{By: "b"}),
 	}
 	session := reflect.TypeFor[Session]()
 	for i := range session.NumField() {

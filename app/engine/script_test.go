@@ -79,7 +79,9 @@ func (s *stage) worker(id string) *Worker {
 	if s.workers[id] == nil {
 		s.workers[id] = &Worker{
 			Namespace: "default", ID: id, Incarnation: id + "-1", Queues: []string{"default"}, AnyActivity: true,
-			WorkflowTypes: []string{"sample"}, BuildID: "b1", Capabilities: []string{"session:llama", "session_prepare:llama"},
+			WorkflowTypes: []string{"sample"}, BuildID: "b1", Capabilities: []string{
+				"session:llama", "session_prepare:llama", "session:tally", "session_prepare:tally", "session_snapshot:tally",
+			},
 			MaxSessions:  10,
 			AttemptLease: 120e6, SessionLease: 30e6, SessionIdle: 300e6,
 		}
@@ -702,6 +704,15 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		if why == "failed" {
 			r.Failed = "out_of_memory"
 		}
+		if d.HasArg("follows") {
+			r.SnapshotFollows = true
+		}
+		if d.HasArg("snapshot") {
+			r.Snapshot = &protocol.SessionSnapshot{Data: payload.Payload{Blob: "x"}, Bytes: 1, Checksum: "c"}
+		}
+		if d.HasArg("lost") {
+			r.SnapshotFailed = "no disk"
+		}
 		in = r
 	case "close":
 		closing := CloseSession{SessionHolder: h}
@@ -742,7 +753,12 @@ func (s *stage) session(t *testing.T, d *datadriven.TestData, id, by string, epo
 		}
 		in = p
 	case "preparing":
-		r := RenewPreparation{Worker: s.worker(by), Epoch: epoch, Prepared: d.HasArg("prepared")}
+		r := RenewPreparation{
+			Worker: s.worker(by), Epoch: epoch, Prepared: d.HasArg("prepared"),
+		}
+		if d.HasArg("restored") {
+			r.Restored = "c"
+		}
 		if epoch == 0 && s.sessions[id] != nil {
 			r.Epoch = s.sessions[id].Epoch
 		}
@@ -814,6 +830,9 @@ func describe(s *Session, now time.Time) string {
 	}
 	if p := s.Prepare; p != nil {
 		out += fmt.Sprintf(" successor %s until +%s", p.Worker, p.Until.Sub(now))
+	}
+	if p := s.Snapshot; p != nil {
+		out += fmt.Sprintf(" snapshot of %s until +%s", p.Worker, p.Until.Sub(now))
 	}
 	return out + fmt.Sprintf(" active %d ready %d word %s\n", s.Active, s.Ready, s.StoredRoutingWord(s.RoutingWord(now, "")))
 }

@@ -132,10 +132,16 @@ type Session struct {
 	// UnpreparedBy are the workers whose preparation of the session in this epoch failed or expired.
 	UnpreparedBy []string `json:"unprepared_by,omitempty"`
 	// PreparedFor is the epoch for which the state of the current epoch was prepared; 0: it was not prepared.
-	PreparedFor int64        `json:"prepared_for,omitempty"`
-	ClosedAt    history.Time `json:"closed_at,omitzero"`
-	RenewedAt   history.Time `json:"renewed_at,omitzero"`
-	CreatedAt   history.Time `json:"created_at,omitzero"`
+	PreparedFor int64 `json:"prepared_for,omitempty"`
+	// Snapshots: the owner stores a snapshot of the state before it loses the session, and can restore one.
+	Snapshots bool `json:"snapshots,omitempty"`
+	// Snapshot is the stored state of the session; nil: none.
+	Snapshot *Snapshot `json:"snapshot,omitempty"`
+	// SnapshotRequest is the app's request to the owner for a snapshot; nil: none.
+	SnapshotRequest *SnapshotRequest `json:"snapshot_request,omitempty"`
+	ClosedAt        history.Time     `json:"closed_at,omitzero"`
+	RenewedAt       history.Time     `json:"renewed_at,omitzero"`
+	CreatedAt       history.Time     `json:"created_at,omitzero"`
 
 	SessionCounts `json:"-"`
 }
@@ -230,6 +236,7 @@ func (s *Session) Same(o *Session) bool {
 		s.SetUpEpoch == o.SetUpEpoch && s.PreparedFor == o.PreparedFor && s.Prepare.same(o.Prepare) &&
 		slices.Equal(s.UnpreparedBy, o.UnpreparedBy) &&
 		s.Suspends == o.Suspends && s.Resources.Equal(o.Resources) && s.Used.Equal(o.Used) &&
+		s.Snapshots == o.Snapshots && equal(s.Snapshot, o.Snapshot) && equal(s.SnapshotRequest, o.SnapshotRequest) &&
 		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
 }
@@ -307,6 +314,13 @@ func (s *Session) DueAt() history.Time {
 	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
 	if s.Prepare != nil {
 		due = earliest(due, s.Prepare.Until)
+	}
+	// The owner that restores the snapshot has received it, and a restore may take longer than its age.
+	if s.Snapshot != nil && (s.Owner == "" || !s.NeedsSetUp()) {
+		due = earliest(due, s.Snapshot.Until)
+	}
+	if s.SnapshotRequest != nil {
+		due = earliest(due, s.SnapshotRequest.Until)
 	}
 	if s.Status == protocol.SessionActive && s.Owner != "" {
 		due = earliest(earliest(due, s.LeaseUntil), s.OtherAt)

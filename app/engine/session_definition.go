@@ -113,6 +113,9 @@ func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 		return
 	}
 	a.SetUpAt = st.now
+	if r.SetUp.RestoreFailed != "" {
+		st.restoreFailed(*a, r.SetUp.RestoreFailed)
+	}
 	if r.SetUp.Waited || r.SetUp.Outcome == protocol.RebuildRunning {
 		return
 	}
@@ -129,7 +132,7 @@ func (st *step) reportedSetUp(a *Activity, r *protocol.Recovered) {
 	}
 	switch r.SetUp.Outcome {
 	case protocol.Rebuilt:
-		s.SetUpEpoch = s.Epoch
+		s.setUpDone()
 	case protocol.RebuildFailed:
 		e.What, e.Why = "set_up_failed", withShortCause(r).Cause
 	default:

@@ -44,6 +44,9 @@ type Preparation struct {
 	Resources protocol.Resources `json:"resources,omitempty"`
 	// Resumes: the successor suspends the state of sessions whose lease has ended.
 	Resumes bool `json:"resumes,omitempty"`
+	// Snapshots: the successor can restore snapshots of the session's definition.
+	Snapshots bool `json:"snapshots,omitempty"`
+	Restored  bool `json:"restored,omitempty"` // the successor has restored the owner's snapshot
 }
 
 func (p *Preparation) same(o *Preparation) bool {
@@ -53,7 +56,8 @@ func (p *Preparation) same(o *Preparation) bool {
 	return p.Worker == o.Worker && p.Incarnation == o.Incarnation && p.Release == o.Release && p.Epoch == o.Epoch &&
 		p.Until == o.Until && p.StartedAt == o.StartedAt && p.PreparedAt == o.PreparedAt && p.Operator == o.Operator &&
 		p.Length == o.Length && p.Idle == o.Idle && p.DefaultMaxActivities == o.DefaultMaxActivities &&
-		p.Balance == o.Balance && p.Resumes == o.Resumes && p.Resources.Equal(o.Resources) &&
+		p.Balance == o.Balance && p.Resumes == o.Resumes && p.Snapshots == o.Snapshots && p.Restored == o.Restored &&
+		p.Resources.Equal(o.Resources) &&
 		slices.Equal(p.Queues, o.Queues)
 }
 
@@ -111,6 +115,13 @@ func (w *Worker) MayPrepare() bool {
 	})
 }
 
+// MayStoreSnapshots reports whether a worker has registered a session definition with snapshots.
+func (w *Worker) MayStoreSnapshots() bool {
+	return slices.ContainsFunc(w.Capabilities, func(c string) bool {
+		return strings.HasPrefix(c, protocol.SnapshotCapability(""))
+	})
+}
+
 // HandsOver reports whether a worker may prepare the session while the owner holds it. Both have registered the
 // session's definition with a hand-over, and the release policy admits the worker's release.
 func (s *Session) HandsOver(owner, to *Worker) bool {
@@ -123,6 +134,8 @@ func (s *Session) HandsOver(owner, to *Worker) bool {
 	case !slices.Contains(owner.Capabilities, may) || !slices.Contains(to.Capabilities, may):
 		return false
 	case s.ReleasePolicy == PolicyFinish && to.Release != s.Release:
+		return false
+	case s.Snapshots && !to.mayRestore(s.Definition):
 		return false
 	}
 	return len(Missing(s.NeededCapabilities(), to.Capabilities)) == 0 &&
@@ -164,6 +177,7 @@ func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, er
 		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Operator: in.Operator, Length: w.SessionLease,
 		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
 		Balance: in.Balance, Resources: resources, Resumes: w.ResumesSessions,
+		Snapshots: w.mayRestore(s.Definition),
 	}
 	c.Session.UpdatedAt = now
 	c.Timeline = append(c.Timeline, protocol.SessionEvent{
@@ -196,6 +210,7 @@ type RenewPreparation struct {
 	Worker   *Worker
 	Epoch    int64 // the epoch for which the state is prepared
 	Prepared bool
+	Restored string // checksum of the snapshot that the successor has restored; empty: none
 	Failed   string // why the successor ended the preparation; empty: it did not
 	Seconds  float64
 }
@@ -229,8 +244,18 @@ func (in RenewPreparation) decide(s *Session, now history.Time) (SessionChange, 
 			At: now, What: protocol.SessionPrepared, Worker: p.Worker, Epoch: s.Epoch, By: p.Worker, Seconds: in.Seconds,
 		})
 	}
+	if in.Restored != "" && s.hasSnapshot(now.Time) && s.Snapshot.Checksum == in.Restored {
+		p.Restored = true
+	}
 	if s.Active == 0 {
-		c.Timeline = append(c.Timeline, n.handOver(now)...)
+		switch {
+		case n.ready(now.Time):
+			c.Timeline = append(c.Timeline, n.handOver(now)...)
+		case s.needsSnapshot(now.Time):
+			c.Timeline = append(c.Timeline, n.requestSnapshot(now, p.mover(), cmp.Or(p.Why(), ReasonShutdown), true))
+		default: // the owner takes the snapshot, or the successor restores it
+			n.Moving, n.Leaving = p.mover(), true
+		}
 		return c, nil
 	}
 	if p.Balance {
@@ -263,6 +288,9 @@ func (s *Session) handOver(now history.Time) (timeline []protocol.SessionEvent) 
 	}
 	s.Owner, s.Incarnation, s.Drained = "", "", false
 	w := p.worker()
+	if p.Snapshots {
+		w.Capabilities = []string{protocol.SnapshotCapability(s.Definition)}
+	}
 	timeline = append(timeline, s.acquire(Lessee{Worker: w}, 0, now.Time, "")...)
 	timeline[len(timeline)-1].Why = protocol.EndedHandedOver
 	s.move(now.Time)
@@ -281,7 +309,7 @@ func (s *Session) endPreparation(now history.Time, why string) protocol.SessionE
 	s.Prepare = nil
 	// The session waited only for the hand-over, so tasks are dispatched to the owner again.
 	if !p.PreparedAt.IsZero() && s.Leaving && s.Moving == p.mover() {
-		s.Moving, s.Leaving = "", false
+		s.Moving, s.Leaving, s.SnapshotRequest = "", false, nil
 	}
 	return protocol.SessionEvent{
 		At: now, What: protocol.SessionPreparationEnded, Worker: p.Worker, Epoch: p.Epoch, Why: why,

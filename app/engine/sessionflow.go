@@ -226,5 +226,6 @@ func (s *Session) endAs(status protocol.SessionStatus, why string, now history.T
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
 	s.Leaving, s.Yielding, s.OtherAt = false, false, history.Time{}
+	s.Snapshot, s.SnapshotRequest = nil, nil
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 }

@@ -60,6 +60,6 @@ func (in DueSession) releaseForQueue(s *Session, c *SessionChange, now history.T
 		o.Ready != s.Ready && !s.MoreReady:
 		n.OtherAt = latest(idle, plus(now, otherRetry))
 	default:
-		c.Timeline = append(c.Timeline, n.release(now, "", ReasonOtherQueue+": a task waits in queue "+o.Queue))
+		c.Timeline = append(c.Timeline, n.leave(now, "", ReasonOtherQueue+": a task waits in queue "+o.Queue))
 	}
 }

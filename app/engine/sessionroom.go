@@ -50,7 +50,7 @@ func (in YieldSession) decide(s *Session, now history.Time) (SessionChange, erro
 	}
 	c := SessionChange{Session: *s}
 	if s.Origin == OriginImplicit {
-		c.Timeline = append(c.Timeline, c.Session.release(now, "", ReasonEvictedCap))
+		c.Timeline = append(c.Timeline, c.Session.leave(now, "", ReasonEvictedCap))
 		return c, nil
 	}
 	c.Session.Yielding, c.Session.UpdatedAt = true, now

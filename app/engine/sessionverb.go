@@ -169,7 +169,7 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 			protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339),
 		)
 	}
-	if !in.Touch && s.idle(now.Time) {
+	if !in.Touch && s.idle(now.Time) && s.SnapshotRequest == nil {
 		return SessionChange{}, protocol.Refuse(
 			protocol.ReasonSessionNotActive, "session %s has been idle since %s", s.ID, s.lastActivity().Format(time.RFC3339),
 		)
@@ -205,6 +205,10 @@ type ReleaseSession struct {
 	Failed     string
 	KnownEpoch int64  // with protocol.ReasonGivenUp: the highest epoch that the worker has seen; 0: not reported
 	For        string // with ReasonSetUpFailed: the worker for which the session is reserved; empty: any worker
+	// SnapshotFollows: the owner stores a snapshot first, when the app has stopped dispatching the session's tasks.
+	SnapshotFollows bool
+	Snapshot        *protocol.SessionSnapshot // nil: none
+	SnapshotFailed  string                    // with protocol.ReasonSnapshot: why the owner stored no snapshot
 }
 
 func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, error) {
@@ -222,12 +226,34 @@ func (in ReleaseSession) decide(s *Session, now history.Time) (SessionChange, er
 			protocol.ReasonSessionNotActive, "session %s lost its lease at %s", s.ID, s.LeaseUntil.Format(time.RFC3339),
 		)
 	}
+	if in.Why == protocol.ReasonSnapshot {
+		return in.snapshotTaken(s, now)
+	}
 	if in.Why == ReasonEvictedCap {
 		if err := s.inUse(now); err != nil {
 			return SessionChange{}, err
 		}
 	}
 	c := SessionChange{Session: *s}
+	if in.SnapshotFailed != "" {
+		c.Timeline = append(c.Timeline, protocol.SessionEvent{
+			At: now, What: protocol.SessionSnapshotLost, Worker: s.Owner, Epoch: s.Epoch, By: s.Owner,
+			Why: protocol.ReasonSnapshotFailed + ": " + in.SnapshotFailed,
+		})
+	}
+	if in.SnapshotFollows && s.SnapshotRequest != nil {
+		return c, nil // the request of the app is on its way to the worker
+	}
+	if in.SnapshotFollows && s.needsSnapshot(now.Time) {
+		if s.Active > 0 {
+			return SessionChange{}, protocol.Invalid("reason", "session %s cannot be released: activities run in it", s.ID)
+		}
+		c.Timeline = append(c.Timeline, c.Session.requestSnapshot(now, in.Worker, in.Why, false))
+		return c, nil
+	}
+	if in.Snapshot != nil && s.Snapshots && in.Failed == "" && !s.NoReacquire && s.ReleasePolicy != PolicyFail {
+		c.storeSnapshot(in.Snapshot, now)
+	}
 	// A shutdown is a drain that the worker started, so the same policy applies.
 	if in.Why == ReasonShutdown && (s.NoReacquire || in.Failed == "") {
 		c.Timeline = append(c.Timeline, c.Session.drain(now, in.Worker)...)
@@ -299,6 +325,7 @@ func (s *Session) lastEnd() string {
 // this commit.
 func (s *Session) clearHolder(now history.Time) {
 	s.Owner, s.Incarnation, s.Moving, s.Leaving, s.Yielding = "", "", "", false, false
+	s.SnapshotRequest = nil
 	s.OtherAt = history.Time{}
 	s.LeaseUntil, s.UpdatedAt = now, now
 	s.unpinRelease(now)
@@ -353,8 +380,18 @@ func (in MigrateSession) decide(s *Session, now history.Time) (SessionChange, er
 		n.UpdatedAt = now
 	// No task runs, or the operator accepts that running tasks lose their session.
 	case in.Force || s.Active == 0:
-		c.Timeline = append(c.Timeline, n.release(now, in.Operator, why))
-		n.startReservation(now)
+		if !in.Force && s.SnapshotRequest != nil {
+			n.UpdatedAt = now
+			return c, nil
+		}
+		leave := n.leave
+		if in.Force {
+			leave = n.release
+		}
+		c.Timeline = append(c.Timeline, leave(now, in.Operator, why))
+		if !n.AwaitsSnapshot() {
+			n.startReservation(now)
+		}
 	default:
 		n.Moving, n.Leaving, n.UpdatedAt = in.Operator, false, now
 		e := s.ended(now, "draining", in.Operator, why)
@@ -374,8 +411,18 @@ func (s *Session) startReservation(now history.Time) {
 // moved ends the worker's ownership of a session that is marked for a move, if no activity runs in the session. It
 // returns false otherwise.
 func (s *Session) moved(now history.Time) ([]protocol.SessionEvent, bool) {
-	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) {
+	if s.Moving == "" || s.Active > 0 || !s.Held(now.Time) || s.SnapshotRequest != nil {
 		return nil, false
+	}
+	if s.needsSnapshot(now.Time) {
+		why := "migrated"
+		if s.Leaving {
+			why = ReasonShutdown
+		}
+		return []protocol.SessionEvent{s.requestSnapshot(now, s.Moving, why, s.Leaving)}, true
+	}
+	if s.prepared(now.Time) && !s.ready(now.Time) {
+		return nil, false // the successor restores the snapshot
 	}
 	if s.Leaving {
 		return s.drain(now, s.Moving), true
@@ -478,7 +525,7 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
 	case s.Yielding && !s.LeaseUntil.After(now.Time):
 		c.Timeline = append(c.Timeline, n.release(now, "", ReasonEvictedCap))
-	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time) && s.prepared(now.Time):
+	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time) && s.ready(now.Time):
 		c.Timeline = append(c.Timeline, n.handOver(now)...)
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time):
 		e := s.ended(now, "expired", "", ReasonLeaseLost)
@@ -504,6 +551,16 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	case s.Status != protocol.SessionActive && len(s.Used) > 0 && !s.suspendedUntil().After(now.Time):
 		n.Used, n.Suspends, n.UpdatedAt = nil, false, now
 		c.Freed = s.Owner
+	case s.SnapshotRequest != nil && !s.SnapshotRequest.Until.After(now.Time):
+		n.snapshotFailed(&c, s.SnapshotRequest, "the worker did not respond", now)
+	case s.Snapshot != nil && !s.Snapshot.Until.After(now.Time) && (s.Owner == "" || !s.NeedsSetUp()):
+		n.Snapshot, n.UpdatedAt = nil, now
+		if s.Owner == "" {
+			n.GivenUp = protocol.ReasonSnapshotLost + ": it expired"
+			c.Timeline = append(c.Timeline, protocol.SessionEvent{
+				At: now, What: protocol.SessionSnapshotLost, Epoch: s.Epoch, Why: n.GivenUp,
+			})
+		}
 	case s.Prepare != nil && !s.Prepare.Until.After(now.Time):
 		n.UpdatedAt = now // checkPreparation discards it
 	case s.For != "" && !s.ForUntil.After(now.Time):
@@ -532,7 +589,7 @@ func (s *Session) lose(status protocol.SessionStatus, reason string, now history
 		return
 	}
 	s.Status, s.Reason, s.GivenUp, s.UpdatedAt, s.Moving, s.Leaving = status, reason, "", now, "", false
-	s.Yielding, s.OtherAt = false, history.Time{}
+	s.Yielding, s.OtherAt, s.SnapshotRequest = false, history.Time{}, nil
 	s.unpinRelease(now)
 }
 
@@ -546,7 +603,7 @@ func (in OrphanSession) decide(s *Session, now history.Time) (SessionChange, err
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	if s.prepared(now.Time) {
+	if s.ready(now.Time) {
 		c.Timeline = c.Session.handOver(now)
 		return c, nil
 	}

@@ -95,6 +95,8 @@ type SessionReader interface {
 	Session(ctx context.Context, k engine.SessionKey) (engine.Session, error)
 	// SessionArguments returns the arguments of the session's definition; empty if there are none.
 	SessionArguments(ctx context.Context, k engine.SessionKey) (string, error)
+	// SessionSnapshot returns the payload of the session's snapshot; empty if there is none.
+	SessionSnapshot(ctx context.Context, k engine.SessionKey) (string, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
 	// SessionCounts counts the sessions that lists show, by status, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)

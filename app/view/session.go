@@ -199,6 +199,9 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 			WorkerID: p.Worker, StartedAt: p.StartedAt, PreparedAt: p.PreparedAt, LeaseExpiresAt: p.Until, Why: p.Why(),
 		}
 	}
+	if p := s.Snapshot; p != nil {
+		out.Snapshot = &protocol.SnapshotView{WorkerID: p.Worker, Bytes: p.Bytes, File: p.File, ExpiresAt: p.Until}
+	}
 	if s.Owner == "" {
 		return out
 	}

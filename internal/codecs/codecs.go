@@ -72,6 +72,11 @@ func (c Chain) Check() error {
 // EncodeValue encodes a value. No value stays none.
 func (c Chain) EncodeValue(p payload.Payload) (payload.Payload, error) { return c.encode(p, false) }
 
+// EncodeValueUpTo encodes a value that may be larger than a payload that the app stores.
+func (c Chain) EncodeValueUpTo(limit int, p payload.Payload) (payload.Payload, error) {
+	return c.encodeUpTo(limit, p, false)
+}
+
 // EncodeArgs encodes a list of arguments. No list stays none.
 func (c Chain) EncodeArgs(p payload.Payload) (payload.Payload, error) { return c.encode(p, true) }
 
@@ -82,6 +87,10 @@ func (c Chain) DecodeValue(p payload.Payload) (payload.Payload, error) { return 
 func (c Chain) DecodeArgs(p payload.Payload) (payload.Payload, error) { return c.decode(p, true) }
 
 func (c Chain) encode(p payload.Payload, args bool) (payload.Payload, error) {
+	return c.encodeUpTo(payload.MaxBytes, p, args)
+}
+
+func (c Chain) encodeUpTo(limit int, p payload.Payload, args bool) (payload.Payload, error) {
 	if p.IsZero() || len(c) == 0 {
 		return p, nil
 	}
@@ -111,7 +120,7 @@ func (c Chain) encode(p payload.Payload, args bool) (payload.Payload, error) {
 			return p, err
 		}
 	}
-	if len(encoded.Blob) > payload.MaxBytes {
+	if len(encoded.Blob) > limit {
 		return p, payload.TooLarge(len(encoded.Blob))
 	}
 	return encoded, nil

@@ -232,6 +232,11 @@ func checkWorker(c *checker, cfg *Config) {
 	}
 	c.positive("session-lease", cfg.SessionLease)
 	c.positive("session-idle", cfg.SessionIdle)
+	c.positive("snapshot-max-age", cfg.SnapshotMaxAge)
+	c.positive("snapshot-timeout", cfg.SnapshotTimeout)
+	if cfg.SnapshotTimeout > 5*time.Minute {
+		c.bad("snapshot-timeout", "must be at most 5 minutes")
+	}
 	if cfg.SessionBuffer < 0 {
 		c.bad("session-buffer", "must not be negative")
 	} else if cfg.SessionLease >= shortLease && cfg.SessionBuffer >= cfg.SessionLease {

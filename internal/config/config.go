@@ -72,13 +72,16 @@ type Config struct {
 	Resources         []string `koanf:"resources"` // NAME=QUANTITY pairs
 	Handlers          string   `koanf:"handlers"`
 
-	AttemptLease   time.Duration `koanf:"attempt-lease"`
-	SessionLease   time.Duration `koanf:"session-lease"`
-	SessionBuffer  time.Duration `koanf:"session-buffer"`
-	SessionIdle    time.Duration `koanf:"session-idle"`
-	SessionCleanup time.Duration `koanf:"session-cleanup"`
-	ActivityLogAge time.Duration `koanf:"activity-log-age"`
-	AuditLogAge    time.Duration `koanf:"audit-log-age"`
+	AttemptLease    time.Duration `koanf:"attempt-lease"`
+	SessionLease    time.Duration `koanf:"session-lease"`
+	SessionBuffer   time.Duration `koanf:"session-buffer"`
+	SessionIdle     time.Duration `koanf:"session-idle"`
+	SnapshotDir     string        `koanf:"snapshot-dir"` // empty: no snapshots of sessions above 2 MiB
+	SnapshotMaxAge  time.Duration `koanf:"snapshot-max-age"`
+	SnapshotTimeout time.Duration `koanf:"snapshot-timeout"`
+	SessionCleanup  time.Duration `koanf:"session-cleanup"`
+	ActivityLogAge  time.Duration `koanf:"activity-log-age"`
+	AuditLogAge     time.Duration `koanf:"audit-log-age"`
 
 	Isolation    string `koanf:"isolation"`
 	IsolationMin string `koanf:"isolation-min-level"`

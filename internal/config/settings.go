@@ -181,6 +181,19 @@ var settings = []setting{
 		help: "an implicit session without activity is released after this time",
 	},
 	{
+		name: "snapshot-dir", roles: workers,
+		help: "directory that all workers reach, for snapshots of sessions above 2 MiB; " +
+			"unset: such a session loses its state",
+	},
+	{
+		name: "snapshot-max-age", kind: span, value: "1h", roles: workers,
+		help: "time after which the snapshot of a session is discarded",
+	},
+	{
+		name: "snapshot-timeout", kind: span, value: "30s", roles: workers,
+		help: "maximum time for taking the snapshot of a session, at most 5m; in a shutdown also limited by drain-timeout",
+	},
+	{
 		name: "session-cleanup", kind: span, value: "5m", roles: apps,
 		help: "interval at which an app removes expired sessions",
 	},

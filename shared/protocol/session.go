@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/sojourn-run/sojourn/shared/history"
+	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
 // SessionCreate claims a session by request, before any activity of it.
@@ -53,12 +54,59 @@ type SessionVerb struct {
 	// release with the reason given_up: the highest epoch of the session that the worker has seen. The next epoch
 	// exceeds it, unless it is more than a day ahead of the database's clock.
 	Known int64 `json:"known_epoch,omitempty"`
+	// release: the worker will store a snapshot. The app stops dispatching tasks of the session, and the response has the
+	// outcome snapshot_requested; the worker then releases the session with the reason snapshot.
+	SnapshotFollows bool `json:"snapshot_follows,omitempty"`
+	// release: the state of the session for its next owner
+	Snapshot *SessionSnapshot `json:"snapshot,omitempty"`
+	// release with the reason snapshot: why the worker stored no snapshot
+	SnapshotFailed string `json:"snapshot_failed,omitempty"`
 }
+
+// SessionSnapshot is the state of a session that its owner stored for the next owner.
+type SessionSnapshot struct {
+	Data     payload.Payload `json:"data,omitzero"`  // bytes; absent: File has them
+	File     string          `json:"file,omitempty"` // name of a file in the workers' snapshot directory
+	Bytes    int64           `json:"bytes" minimum:"0"`
+	Checksum string          `json:"sha256"` // of the encoded data, in hexadecimal digits
+	// time after which the snapshot is discarded; 0: an hour
+	MaxAge Count `json:"max_age_seconds,omitempty" minimum:"1" maximum:"315360000"`
+}
+
+// SnapshotAge is the default age after which a snapshot of a session is discarded. MaxSnapshotTimeout is the longest
+// time that a worker takes for a snapshot.
+const (
+	SnapshotAge        = time.Hour
+	MaxSnapshotTimeout = 5 * time.Minute
+)
+
+// ReasonSnapshot is the reason of a release by a worker from which the app requested a snapshot, and of the notice with
+// that request. The app then releases the session, or first waits until a prepared successor has restored the snapshot.
+const ReasonSnapshot = "snapshot"
+
+// Reasons why a snapshot of a session's state is missing: the owner did not store it, the next owner could not read or
+// restore it, or it expired.
+const (
+	ReasonSnapshotFailed = "snapshot_failed"
+	ReasonSnapshotLost   = "snapshot_lost"
+	ReasonRestoreFailed  = "restore_failed"
+)
+
+// Outcomes of a release after which the worker still owns the session: the app waits for the worker's snapshot, or a
+// prepared successor restores the snapshot first.
+const (
+	OutcomeSnapshotRequested = "snapshot_requested"
+	OutcomeSnapshotStored    = "snapshot_stored"
+)
+
+// SnapshotCapability is the capability of workers that registered a session definition with OnHandOver and Restore.
+func SnapshotCapability(definition string) string { return "session_snapshot:" + definition }
 
 // SessionResponse is the receipt of every session verb.
 type SessionResponse struct {
 	Admitted bool `json:"admitted"`
-	// created, reused, reacquired, heartbeat_recorded, released, closed, already_closed
+	// created, reused, reacquired, heartbeat_recorded, released, snapshot_requested, snapshot_stored, closed,
+	// already_closed
 	Outcome string       `json:"outcome,omitempty"`
 	TaskID  *string      `json:"activity_task_id"`
 	Status  int          `json:"status"`
@@ -109,16 +157,18 @@ type SessionView struct {
 	FallbackAt history.Time `json:"fallback_at,omitzero"`
 	Moving     string       `json:"moving,omitempty"` // operator who requested the migration
 	// during a hand-over: worker that sets the session up while its owner still holds it
-	Successor       *SessionSuccessor `json:"successor,omitempty"`
-	KeptFor         string            `json:"kept_for,omitempty"` // worker with a short priority to acquire it
-	Claims          int               `json:"claims,omitempty"`   // acquisitions since the session was stored
-	LastActivityAt  history.Time      `json:"last_activity_at"`
-	LastHeartbeatAt history.Time      `json:"last_heartbeat_at"`
-	CreatedAt       history.Time      `json:"created_at"`
-	UpdatedAt       history.Time      `json:"updated_at"`
-	Waiting         string            `json:"waiting,omitempty"`  // reason why its tasks wait, for people
-	Wait            *Wait             `json:"wait,omitempty"`     // reason why its tasks wait, for programs
-	Timeline        []SessionEvent    `json:"timeline,omitempty"` // newest entries, oldest first
+	Successor *SessionSuccessor `json:"successor,omitempty"`
+	// state that an owner stored and the next owner restores
+	Snapshot        *SnapshotView  `json:"snapshot,omitempty"`
+	KeptFor         string         `json:"kept_for,omitempty"` // worker with a short priority to acquire it
+	Claims          int            `json:"claims,omitempty"`   // acquisitions since the session was stored
+	LastActivityAt  history.Time   `json:"last_activity_at"`
+	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
+	CreatedAt       history.Time   `json:"created_at"`
+	UpdatedAt       history.Time   `json:"updated_at"`
+	Waiting         string         `json:"waiting,omitempty"`  // reason why its tasks wait, for people
+	Wait            *Wait          `json:"wait,omitempty"`     // reason why its tasks wait, for programs
+	Timeline        []SessionEvent `json:"timeline,omitempty"` // newest entries, oldest first
 	// page token of the timeline route for the preceding entries; absent: there are none
 	TimelineToken *string `json:"timeline_page_token,omitempty"`
 }
@@ -132,6 +182,14 @@ type SessionSuccessor struct {
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`     // its heartbeats renew this lease of the preparation
 	// EndedRebalanced: the session moves because this worker holds fewer sessions; absent: because the owner drains
 	Why string `json:"why,omitempty" enum:"rebalanced"`
+}
+
+// SnapshotView describes the stored state of a session.
+type SnapshotView struct {
+	WorkerID  string       `json:"worker_id"` // the owner that stored it
+	Bytes     int64        `json:"bytes"`
+	File      string       `json:"file,omitempty"` // in the workers' snapshot directory; absent: the app stores it
+	ExpiresAt history.Time `json:"expires_at"`
 }
 
 // SessionHolder is the worker that owns a session.
@@ -159,7 +217,7 @@ type SessionOperation struct {
 type SessionEvent struct {
 	At history.Time `json:"at"`
 	// All renewals of one epoch are one entry, at the time of the last renewal.
-	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,preparing,prepared,preparation_ended,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
+	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,preparing,prepared,preparation_ended,snapshot_requested,snapshot_stored,snapshot_lost,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // the owner before or after this event
 	Epoch  int64  `json:"epoch,omitempty"`
 	// worker, operator or run that caused the event; empty: the app, at a deadline
@@ -185,6 +243,13 @@ const (
 	SessionPreparationEnded = "preparation_ended"
 )
 
+// Entries of the timeline about snapshots. Worker is the owner; a stored snapshot names the successor that restores it.
+const (
+	SessionSnapshotRequested = "snapshot_requested"
+	SessionSnapshotStored    = "snapshot_stored"
+	SessionSnapshotLost      = "snapshot_lost"
+)
+
 // EndedHandedOver is the reason for the end of an epoch whose owner was replaced by a successor with prepared state,
 // and for the acquisition by the successor.
 const EndedHandedOver = "handed_over"
@@ -195,7 +260,7 @@ const EndedRebalanced = "rebalanced"
 
 // ForSuccessor reports whether a heartbeat of the entry's worker finds a change of a preparation.
 func (e SessionEvent) ForSuccessor() bool {
-	return e.What == SessionPreparing || e.What == SessionPreparationEnded ||
+	return e.What == SessionPreparing || e.What == SessionPreparationEnded || e.What == SessionSnapshotStored ||
 		e.What == "reclaimed" && e.Why == EndedHandedOver
 }
 

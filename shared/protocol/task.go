@@ -171,6 +171,8 @@ type SessionAffinity struct {
 	// PreparedFor is the epoch for which this worker prepared the state before it acquired the session; absent: it did
 	// not.
 	PreparedFor int64 `json:"prepared_for_epoch,omitempty"`
+	// Snapshot is the state that the previous owner stored, until a worker has reported the set-up of this epoch.
+	Snapshot *SessionSnapshot `json:"snapshot,omitempty"`
 }
 
 // QueryTask requests a worker to query the state of a run, which must not change.

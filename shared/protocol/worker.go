@@ -326,6 +326,8 @@ type SetUp struct {
 	// Timeout is the set-up's own timeout. While outcome is running, the timeouts of the attempt start_to_close and
 	// heartbeat do not apply; afterwards they count from the end of the set-up.
 	Timeout int64 `json:"timeout_seconds,omitempty" minimum:"0" maximum:"315360000"`
+	// RestoreFailed is why the worker could not restore the snapshot of the session: the state is lost.
+	RestoreFailed string `json:"restore_failed,omitempty"`
 }
 
 // The outcomes of a rebuild: the activity ran again, the rebuild failed, or the rebuild was cancelled. The last two end
@@ -346,6 +348,7 @@ var LostReasons = map[string]bool{
 	"evicted_pressure": true, "drained": true, "closed": true, "worker_lost": true, "never_here": true, "declared": true,
 	"evicted_cap": true, "worker_restarted": true, "moved": true, "given_up": true, "database_restored": true,
 	"released": true, ReturnedSetUpFailed: true,
+	ReasonSnapshotFailed: true, ReasonSnapshotLost: true, ReasonRestoreFailed: true,
 }
 
 // LostReason returns the entry of LostReasons for the reason with which a session's epoch ended, "" if there is none.
@@ -552,24 +555,30 @@ type SessionPreparation struct {
 	Prepared  bool    `json:"prepared,omitempty"`
 	Failed    string  `json:"failed,omitempty"` // why this worker ended the preparation
 	Seconds   float64 `json:"set_up_seconds,omitempty"`
+	Snapshot  string  `json:"snapshot,omitempty"` // checksum of the snapshot that the worker received
+	Restored  bool    `json:"restored,omitempty"` // the worker has restored that snapshot
 }
 
 // The states of a preparation in the response to a heartbeat. With preparing the worker runs the set-up or keeps its
-// state, with acquired it owns the session, with discarded it tears the state down.
+// state, with acquired it owns the session, with discarded it tears the state down. With
+// snapshot the worker owns the session, and must store a snapshot and release the session with the reason snapshot.
 const (
 	PreparationPreparing = "preparing"
 	PreparationAcquired  = "acquired"
 	PreparationDiscarded = "discarded"
+	PreparationSnapshot  = "snapshot"
 )
 
 // PreparationState is the state, in the store, of a session that the worker prepares.
 type PreparationState struct {
 	SessionID string `json:"session_id"`
 	Epoch     int64  `json:"epoch"` // as in SessionPreparation
-	State     string `json:"state" enum:"preparing,acquired,discarded"`
+	State     string `json:"state" enum:"preparing,acquired,discarded,snapshot"`
 	// Session has the definition and its arguments if the heartbeat did not report the preparation; with acquired it has
 	// the epoch of this worker, and otherwise none.
 	Session *SessionAffinity `json:"session,omitempty"`
+	// Snapshot is the owner's snapshot, which the worker restores; absent if the heartbeat reported it.
+	Snapshot *SessionSnapshot `json:"snapshot,omitempty"`
 }
 
 // SessionState is the state, in the store, of a session that the worker renews.
@@ -579,6 +588,8 @@ type SessionState struct {
 	Held           bool         `json:"held"` // false: lost, ended or superseded; drop its executor
 	Reason         string       `json:"reason,omitempty"`
 	LeaseExpiresAt history.Time `json:"lease_expires_at"`
+	// The worker must store a snapshot and release the session with the reason snapshot.
+	Snapshot bool `json:"snapshot_requested,omitempty"`
 }
 
 // DeregisterRequest deregisters a worker: its leases end and its sessions are released.

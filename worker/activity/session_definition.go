@@ -27,6 +27,14 @@ type SessionDefinition struct {
 	// Resources are amounts of the worker's resources that a session uses unless its options set them, as quantities:
 	// {"gpu_mem": "24GiB"}.
 	Resources map[string]string
+	// OnHandOver is func(context.Context, T) ([]byte, error). It returns a snapshot of the state for the next owner, and
+	// must not change the state. The worker calls it before it releases the session or hands it over, when no activity
+	// runs in the session, and waits for the snapshot-timeout of the worker (30 seconds). nil: the state does not move.
+	OnHandOver any
+	// Restore is func(context.Context, T, []byte) error. The worker calls it after SetUp with the snapshot of the previous
+	// owner, before the first activity. If it fails, the state is lost: SetUp runs again, or, with the workflow's option
+	// OnLost, the activity fails with ErrSessionLost. Required with OnHandOver.
+	Restore any
 	// Isolated runs SetUp and TearDown in the executor of the session, for isolated activities: they find the state, and
 	// other activities of the worker do not.
 	Isolated bool
@@ -62,7 +70,7 @@ const TypeStateElsewhere = "SessionStateElsewhere"
 // the activity is isolated, the error has the type TypeStateElsewhere and is not retried.
 func State[T any](ctx context.Context) (T, error) {
 	var zero T
-	v, ok := SessionState(ctx).setUpResult()
+	v, ok := SessionState(ctx).SetUpResult()
 	if rt, here := FromContext(ctx); !ok && here {
 		if elsewhere, known := rt.(interface{ SetUpElsewhere() string }); known && elsewhere.SetUpElsewhere() != "" {
 			return zero, NewError(TypeStateElsewhere, elsewhere.SetUpElsewhere(), NonRetryable)

@@ -191,7 +191,8 @@ func call(all []func()) {
 	}
 }
 
-func (s *SessionValues) setUpResult() (value any, ok bool) {
+// SetUpResult returns the result of the session's set-up. Workers call it; activities call State.
+func (s *SessionValues) SetUpResult() (value any, ok bool) {
 	if s == nil {
 		return nil, false
 	}

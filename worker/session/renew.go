@@ -36,6 +36,7 @@ func (s *Sessions) Due(now time.Time) (renew []protocol.SessionRenewal, next tim
 			continue
 		}
 		if h.idling(now) {
+			s.releaseIdle(h, now)
 			next = earlier(next, h.until)
 			continue
 		}
@@ -142,6 +143,9 @@ func (s *Sessions) Renewed(
 			// a later renewal may not move the end: a session with a time to live has a latest end
 			h.notBefore = sent.Add(h.interval / 4)
 			h.extend(Lease{sent, store, a.LeaseExpiresAt.Time}.until(h.lease))
+			if a.Snapshot && s.opt.TakeSnapshot != nil {
+				s.opt.TakeSnapshot(h.ID, h.Epoch)
+			}
 		}
 	}
 }

@@ -36,7 +36,15 @@ type Options struct {
 	// Beat requests an early heartbeat; nil: no call. It is called when the worker acquires a session with a short
 	// lease.
 	Beat func()
-	Log  zerolog.Logger
+	// Snapshots reports whether sessions of a definition are released with a snapshot; nil: none.
+	Snapshots func(definition string) bool
+	// TakeSnapshot stores a snapshot of a session at the app's request and releases the session; nil: no call. It must
+	// not block.
+	TakeSnapshot func(id string, epoch int64)
+	// ReleaseIdle releases a session with snapshots that has been idle for longer than Idle; nil: its lease expires. It
+	// must not block.
+	ReleaseIdle func(id string, epoch int64)
+	Log         zerolog.Logger
 }
 
 // heartbeatInterval is the regular interval of heartbeats.
@@ -97,9 +105,11 @@ func New(o Options, attemptInterval time.Duration) (*Sessions, error) {
 
 // Holding is one session that the worker holds under one epoch, or prepares.
 type Holding struct {
-	ID    string
-	Epoch int64 // of a preparation: the owner's epoch
-	State State // nil without NewState
+	ID string
+	// Affinity is the session as the app described it, without arguments and snapshot.
+	Affinity protocol.SessionAffinity
+	Epoch    int64 // of a preparation: the owner's epoch
+	State    State // nil without NewState
 
 	set      *Sessions
 	lease    time.Duration
@@ -116,13 +126,20 @@ type Holding struct {
 	notBefore  time.Time // no renewal before this time, after a failed renewal
 	dropped    string    // why the session is no longer held; "" while it is held
 	rebuilds   int
-	died       string        // why the executor ended unexpectedly; "" while it runs
-	detail     string        // readable detail of died
-	diedAfter  int           // number of rebuilds when the executor ended
-	rebuilding *rebuild      // the running rebuild; nil: none
-	setUpArgs  string        // encoded arguments of the session's definition
-	lossShown  bool          // a task has failed with the loss of the state of the previous epoch
-	closed     chan struct{} // closed when the state of the session is closed
+	died       string                    // why the executor ended unexpectedly; "" while it runs
+	detail     string                    // readable detail of died
+	diedAfter  int                       // number of rebuilds when the executor ended
+	rebuilding *rebuild                  // the running rebuild; nil: none
+	setUpArgs  string                    // encoded arguments of the session's definition
+	snapshot   *protocol.SessionSnapshot // state of the previous epoch, to be restored after the set-up; nil: none
+	snapshots  bool                      // the session is released with a snapshot
+	// the snapshot could not be restored, or was restored: later tasks of the epoch may still carry it
+	snapshotLost bool
+	idleReleased time.Time     // last activity of the idle session whose release was started
+	leaving      bool          // a snapshot is taken, or the idle session is released
+	unused       chan struct{} // closed when no attempt runs; nil: no caller waits
+	lossShown    bool          // a task has failed with the loss of the state of the previous epoch
+	closed       chan struct{} // closed when the state of the session is closed
 }
 
 // DroppedError reports that an attempt was dispatched under an epoch whose state this worker has dropped. The worker
@@ -202,6 +219,9 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 	if a.Arguments.Blob != "" {
 		h.setUpArgs = a.Arguments.Blob
 	}
+	if h.rebuilds == 0 && a.Snapshot != nil && !h.snapshotLost {
+		h.snapshot = a.Snapshot
+	}
 	h.active++
 	h.last = now
 	// the app leased the attempt under this epoch, so no other process has acquired the session
@@ -216,10 +236,15 @@ func (s *Sessions) newHolding(a *protocol.SessionAffinity) *Holding {
 	if a.Lease > 0 {
 		h.lease = time.Duration(a.Lease) * time.Second
 	}
+	h.Affinity = protocol.SessionAffinity{
+		SessionID: a.SessionID, Epoch: a.Epoch, Origin: a.Origin, Queue: a.Queue, Definition: a.Definition,
+		Reacquire: a.Reacquire,
+	}
 	h.interval = Interval(h.lease, s.opt.Buffer)
 	if a.Origin == "" || a.Origin == "implicit" {
 		h.idle = s.opt.Idle
 	}
+	h.snapshots = s.opt.Snapshots != nil && a.Definition != "" && s.opt.Snapshots(a.Definition)
 	h.interval, h.suspends = min(h.interval, heartbeatInterval), a.Origin != "worker"
 	if h.failFast = a.FailFast; h.failFast {
 		h.interval = min(h.interval, protocol.FailFastRenewal)
@@ -296,6 +321,7 @@ func (h *Holding) EndAttempt() {
 	defer s.mu.Unlock()
 	h.active--
 	h.last = time.Now()
+	h.signalUnused()
 	switch {
 	case h.active > 0:
 	case h.dropped != "":

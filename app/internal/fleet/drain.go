@@ -218,7 +218,7 @@ func (f *Fleet) followDrains(
 		}
 		d := f.workers.DrainOf(h.Worker)
 		if d != nil {
-			if _, err := f.moveSessions(ctx, h.Worker, d); err != nil {
+			if _, _, err := f.moveSessions(ctx, h.Worker, d); err != nil {
 				return err
 			}
 		} else if !h.Draining {

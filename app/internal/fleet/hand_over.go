@@ -19,26 +19,31 @@ import (
 // While a worker drains, the app chooses a successor for each of its sessions whose definition allows a hand-over. The
 // other sessions are released as soon as no task runs in them.
 
-// HandOver moves the sessions off a draining worker and returns the number of its sessions that a successor prepares.
-// The worker waits for them. It returns 0 for a worker that does not drain, and after the deadline of the drain. self
-// reports that the worker itself started the drain.
-func (f *Fleet) HandOver(ctx context.Context, w *engine.Worker, self bool) int {
+// HandOver moves the sessions off a draining worker. It returns the number of sessions for which the worker waits,
+// because a successor prepares them or the worker stores a snapshot, and the sessions of which the app requests a
+// snapshot. The number is 0 for a worker that does not drain, and after the deadline of the drain. self reports that
+// the worker itself started the drain.
+func (f *Fleet) HandOver(
+	ctx context.Context, w *engine.Worker, self bool,
+) (pending int, asked []protocol.PreparationState) {
 	d := f.workers.DrainOf(w)
 	if d == nil && !self {
-		return 0
+		return 0, nil
 	}
-	pending, err := f.moveSessions(ctx, w, d)
+	pending, asked, err := f.moveSessions(ctx, w, d)
 	if err != nil && ctx.Err() == nil {
 		store.Warn(&f.log, err).Str("worker_id", w.ID).Msg("failed to hand the sessions of a draining worker over")
 	}
-	return pending
+	return pending, asked
 }
 
 // moveSessions prepares or releases the sessions of a draining worker. d is nil if the worker drains itself.
-func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Drain) (pending int, err error) {
+func (f *Fleet) moveSessions(
+	ctx context.Context, w *engine.Worker, d *engine.Drain,
+) (pending int, asked []protocol.PreparationState, err error) {
 	held, err := transaction.SessionsOwnedBy(ctx, f.store, w.Key())
 	if err != nil || len(held) == 0 {
-		return 0, err
+		return 0, nil, err
 	}
 	by := ""
 	if d != nil {
@@ -46,7 +51,7 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 	}
 	to, err := f.successors(ctx, w)
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	expired := d != nil && d.DeadlinePassed(to.now)
 	// In the order of their IDs, so that two apps that do the same choose alike.
@@ -75,7 +80,7 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 			}
 			s.Prepare, s.Moving = nil, "" // also if another app has discarded the preparation
 		}
-		if s.Moving != "" {
+		if s.Moving != "" && !(expired && s.AwaitsSnapshot()) {
 			continue
 		}
 		var successor *engine.Worker
@@ -93,12 +98,18 @@ func (f *Fleet) moveSessions(ctx context.Context, w *engine.Worker, d *engine.Dr
 		})
 	}
 	wait.Wait()
-	for _, prepared := range waits {
-		if prepared {
+	for i, s := range held {
+		if s.AwaitsSnapshot() {
+			waits[i] = !expired
+			asked = append(asked, protocol.PreparationState{
+				SessionID: s.ID, Epoch: s.Epoch, State: protocol.PreparationSnapshot,
+			})
+		}
+		if waits[i] {
 			pending++
 		}
 	}
-	return pending, errors.Join(errs...)
+	return pending, asked, errors.Join(errs...)
 }
 
 // update applies an input to a session and stores the result in s, unless the stored session has changed so that the

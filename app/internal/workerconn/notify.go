@@ -130,6 +130,11 @@ func (s *Registry) sendCancels() {
 			if m.ForSuccessor() {
 				s.PrepareSessions(m.Session.Namespace, m.Worker)
 			}
+			if m.What == protocol.SessionSnapshotRequested {
+				s.YieldSession(m.Session.Namespace, m.Worker, protocol.SessionNotice{
+					SessionID: m.Session.ID, Epoch: m.Epoch, Reason: protocol.ReasonSnapshot,
+				})
+			}
 			if m.Ends() && m.By != m.Worker { // the worker ended it, so it knows
 				reason := m.Why
 				if reason == "" {

@@ -224,7 +224,7 @@ func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 	url := database(t)
 	storetest.FoundAfterMigration(t, ofURL(url), func(t *testing.T) {
 		execute(t, url,
-			"DROP TABLE batch_jobs; DROP TABLE batch_runs; DROP TABLE session_arguments; DROP INDEX run_attributes_time; ALTER TABLE tasks DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN held; "+
+			"DROP TABLE batch_jobs; DROP TABLE batch_runs; DROP TABLE session_arguments; DROP TABLE session_snapshots; DROP INDEX run_attributes_time; ALTER TABLE tasks DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN suspect; ALTER TABLE runs DROP COLUMN held; "+
 				"ALTER TABLE sessions DROP COLUMN prepare_for, DROP COLUMN prepare_until, DROP COLUMN units, DROP COLUMN prepare_units; "+
 				"DROP TABLE signal_inbox; ALTER TABLE runs DROP COLUMN inbox, DROP COLUMN inbox_from; "+
 				"ALTER TABLE runs DROP COLUMN failing, DROP COLUMN unserved, DROP COLUMN unserved_at, DROP COLUMN unserved_why; "+

@@ -416,6 +416,9 @@ func (b *batch) applySession(c *engine.SessionChange) {
 	if c.Arguments != nil {
 		b.flush.arguments[k] = *c.Arguments
 	}
+	if c.Snapshot != nil {
+		b.flush.snapshots[k] = *c.Snapshot
+	}
 	if c.Delete {
 		b.raiseWatermark(k.Namespace, c.Session.Epoch)
 	}

@@ -159,7 +159,7 @@ func (b *batch) sendNotices(c store.Changed, fairnessChanged bool) {
 		d.Due(b.due.Time)
 	}
 	ended := slices.DeleteFunc(slices.Clone(c.Moves), func(m store.SessionMove) bool {
-		return !m.Ends() && !m.ForSuccessor()
+		return !m.Ends() && !m.ForSuccessor() && m.What != protocol.SessionSnapshotRequested
 	})
 	some := len(c.Runs) > 0 || len(b.backlog) > 0 || len(b.hidden) > 0 || len(ended) > 0 || len(b.deregistered) > 0 ||
 		len(b.drainChanged) > 0 || len(b.expiredWorkers) > 0 || len(c.Tokens) > 0

@@ -29,6 +29,7 @@ type flush struct {
 	tokens         map[string]*store.Token                 // nil: deleted
 	watermarks     map[string]int64
 	arguments      map[engine.SessionKey]string // arguments of session definitions
+	snapshots      map[engine.SessionKey]string // payloads of snapshots
 }
 
 func newFlush() *flush {
@@ -36,7 +37,7 @@ func newFlush() *flush {
 		audit: db.NewRowset(record.Audit.Columns), goneAudits: db.NewRowset(auditNumber),
 		logs: db.NewRowset(record.Logs.Columns), goneLogs: db.NewRowset(record.Logs.Key()),
 		receipts: map[store.ReceiptKey]*store.Receipt{}, tokens: map[string]*store.Token{}, watermarks: map[string]int64{},
-		arguments: map[engine.SessionKey]string{},
+		arguments: map[engine.SessionKey]string{}, snapshots: map[engine.SessionKey]string{},
 		batchJobs: map[engine.BatchJobKey]bool{}, batchRuns: map[engine.BatchRunKey]*engine.BatchRun{},
 	}
 }
@@ -371,6 +372,7 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 	rows, gone := db.NewRowset(record.Sessions.Columns), db.NewRowset(record.Sessions.Key())
 	moved := db.NewRowset([]db.Column{db.Text("namespace"), db.Text("session_id"), db.Text("word")})
 	arguments, goneArguments := db.NewRowset(record.SessionArguments.Columns), db.NewRowset(record.SessionArguments.Key())
+	snapshots, goneSnapshots := db.NewRowset(record.SessionSnapshots.Columns), db.NewRowset(record.SessionSnapshots.Key())
 	var keys []engine.SessionKey // most steps change no stored column of their session
 	for k, s := range b.sessions {
 		if s.Session != nil && (s.deleted || !s.upToDate(b.now)) {
@@ -387,6 +389,9 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 				if s.row.ArgumentsHash != "" {
 					goneArguments.S(k.Namespace).S(k.ID)
 				}
+				if s.row.StoresSnapshot() {
+					goneSnapshots.S(k.Namespace).S(k.ID)
+				}
 			}
 			s.dirty, s.row = false, nil
 		default:
@@ -398,6 +403,9 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 				moved.S(k.Namespace).S(k.ID).S(to)
 			}
 			if s.changed(w) {
+				if s.row != nil && s.row.StoresSnapshot() && !s.StoresSnapshot() {
+					goneSnapshots.S(k.Namespace).S(k.ID)
+				}
 				s.forgetFormerOwners()
 				if err := record.AddSession(rows, s.Session, w, s.formerOwners); err != nil {
 					return nil, err
@@ -413,10 +421,17 @@ func (b *batch) gatherSessions() ([]*db.Call, error) {
 			arguments.S(k.Namespace).S(k.ID).S(b.flush.arguments[k])
 		}
 	}
+	for _, k := range slices.SortedFunc(maps.Keys(b.flush.snapshots), engine.SessionKey.Compare) {
+		if s := b.sessions[k]; !s.deleted && s.StoresSnapshot() {
+			snapshots.S(k.Namespace).S(k.ID).S(b.flush.snapshots[k])
+		}
+	}
 	calls := b.s.st.putSessions.Calls(rows)
 	calls = append(calls, b.s.st.dropSessions.Calls(gone)...)
 	calls = append(calls, b.s.st.putSessionArguments.Calls(arguments)...)
 	calls = append(calls, b.s.st.dropSessionArguments.Calls(goneArguments)...)
+	calls = append(calls, b.s.st.putSessionSnapshots.Calls(snapshots)...)
+	calls = append(calls, b.s.st.dropSessionSnapshots.Calls(goneSnapshots)...)
 	if !moved.Empty() {
 		args := []any{moved.JSON()}
 		if b.s.cfg.Dialect.Shared {

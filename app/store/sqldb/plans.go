@@ -24,7 +24,8 @@ func (s *Store) Plans() []string {
 		list = append(list, l.Stmt.SQL)
 	}
 	for _, w := range []*db.Writer{
-		st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropSessionArguments, st.dropWorkers,
+		st.dropAttributes, st.dropTasks, st.dropItems, st.dropSessions, st.dropSessionArguments, st.dropSessionSnapshots,
+		st.dropWorkers,
 		st.dropTokens, st.dropTimelines,
 		st.forgetTimelines,
 		st.deleteInherited, st.dropChains, st.dropBatchJobs, st.dropBatchRuns,

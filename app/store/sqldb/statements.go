@@ -60,6 +60,7 @@ type statements struct {
 	putRuns, moveRuns, addEvents, putTasks, dropTasks, putItems, dropItems, putSessions, dropSessions *db.Writer
 	addTimeline, putEpochs, putWorkers, dropWorkers, putReceipts, putTokens, dropTokens, addAudit     *db.Writer
 	putSessionArguments, dropSessionArguments                                                         *db.Writer
+	putSessionSnapshots, dropSessionSnapshots                                                         *db.Writer
 	addRoutingKeys                                                                                    *db.Writer
 
 	schedules, queues, tags    *db.Loader
@@ -187,6 +188,8 @@ func newStatements(d db.Dialect) *statements {
 
 		putSessionArguments:  d.Upsert(record.SessionArguments),
 		dropSessionArguments: d.Remove(record.SessionArguments),
+		putSessionSnapshots:  d.Upsert(record.SessionSnapshots),
+		dropSessionSnapshots: d.Remove(record.SessionSnapshots),
 
 		dropTimelines:   d.RemoveBy(record.Timeline, timelineSession),
 		forgetTimelines: d.RemoveBy(record.Timeline, record.Timeline.Columns[:1]),

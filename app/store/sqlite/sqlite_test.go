@@ -230,7 +230,7 @@ func TestRunsFromBeforeTheIndexAreFoundByTheirAttributes(t *testing.T) {
 		}
 		defer db.Close()
 		for _, q := range []string{
-			"DROP TABLE session_arguments", "DROP TABLE batch_jobs", "DROP TABLE batch_runs",
+			"DROP TABLE session_arguments", "DROP TABLE session_snapshots", "DROP TABLE batch_jobs", "DROP TABLE batch_runs",
 			"DROP INDEX runs_stuck", "DROP INDEX runs_unserved", "ALTER TABLE runs DROP COLUMN failing",
 			"ALTER TABLE runs DROP COLUMN unserved", "ALTER TABLE runs DROP COLUMN unserved_at",
 			"ALTER TABLE runs DROP COLUMN unserved_why",

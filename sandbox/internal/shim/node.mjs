@@ -791,7 +791,10 @@ async function invoke(header, body) {
     }
     const args = body.length ? decode(body) : [];
     const input = Array.isArray(args) ? (args.length === 1 ? args[0] : args.length === 0 ? null : args) : args;
-    let value = await fn(input, ctx);
+    let value;
+    if (session && entry === 'onHandOver') value = await fn(session.state);
+    else if (session && entry === 'restore') value = await fn(session.state, input);
+    else value = await fn(input, ctx);
     if (entry === 'setUp' && session) {
       // What setUp returned is the state of the session, until tearDown gets it.
       session.closers = session.closers.filter((fn) => !fn.tearsDown);

@@ -737,7 +737,12 @@ class Call:
             self.body = b""
             if isinstance(args, list):
                 args = args[0] if len(args) == 1 else args or None
-            value = fn(args, Context(self.header, self))
+            if session is not None and entry == "on_hand_over":
+                value = fn(session.state)
+            elif session is not None and entry == "restore":
+                value = fn(session.state, args)
+            else:
+                value = fn(args, Context(self.header, self))
             if hasattr(value, "__await__"):
                 self.future = await_in_loop(value, self.settle)
                 if self.cancelled:

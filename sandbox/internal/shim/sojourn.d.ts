@@ -124,6 +124,15 @@ export type SetUp<Input = any, State = any> = (input: Input, ctx: Context) => St
 /** Releases what setUp returned, when the session is closed in good order. It has 10 seconds. */
 export type TearDown<State = any> = (state: State) => unknown;
 
+/**
+ * Returns a value from which another worker restores the state: JSON values of at most 2 MiB. It is called before the
+ * worker releases the session, while no call runs in it, and must not change the state.
+ */
+export type OnHandOver<State = any, Snapshot = any> = (state: State) => Snapshot | Promise<Snapshot>;
+
+/** Restores what onHandOver returned, after setUp and before the first call. If it throws, the state is lost. */
+export type Restore<State = any, Snapshot = any> = (state: State, snapshot: Snapshot) => unknown;
+
 /** Options of a session definition: `export const options: SessionOptions = { setUpTimeoutSeconds: 60 };` */
 export interface SessionOptions {
   /** Timeout of setUp in seconds. Default: 600. */

@@ -117,6 +117,13 @@ SetUp = Callable[[Any, Context], Any]
 TearDown = Callable[[T], object]
 """Releases what set_up returned, when the session is closed in good order. It has 10 seconds."""
 
+OnHandOver = Callable[[T], Any]
+"""Returns a value from which another worker restores the state: JSON values of at most 2 MiB. It is called before the
+worker releases the session, while no call runs in it, and must not change the state."""
+
+Restore = Callable[[T, Any], object]
+"""Restores what on_hand_over returned, after set_up and before the first call. If it raises, the state is lost."""
+
 class SessionOptions(TypedDict, total=False):
     """Options of a session definition: options = {"set_up_timeout_seconds": 60}."""
 

@@ -1114,7 +1114,7 @@ export interface components {
              * @description All renewals of one epoch are one entry, at the time of the last renewal.
              * @enum {string}
              */
-            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "preparing" | "prepared" | "preparation_ended" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "preparing" | "prepared" | "preparation_ended" | "snapshot_requested" | "snapshot_stored" | "snapshot_lost" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
             /** @description the owner before or after this event */
             worker_id?: string;
@@ -1343,6 +1343,8 @@ export interface components {
             scope: string;
             session_definition?: string;
             session_id: string;
+            /** @description state that an owner stored and the next owner restores */
+            snapshot?: components["schemas"]["SnapshotView"];
             status: components["schemas"]["SessionStatus"];
             /** @description during a hand-over: worker that sets the session up while its owner still holds it */
             successor?: components["schemas"]["SessionSuccessor"];
@@ -1373,11 +1375,23 @@ export interface components {
             definition: string;
             /** @description rebuilt: completed; failed, cancelled, running */
             outcome: string;
+            /** @description Why the worker could not restore the snapshot of the session: the state is lost. */
+            restore_failed?: string;
             seconds?: number;
             /** @description The set-up's own timeout. While outcome is running, the timeouts of the attempt start_to_close and heartbeat do not apply; afterwards they count from the end of the set-up. */
             timeout_seconds?: number;
             /** @description The attempt only waits for the set-up of another attempt, or waited for it. History has no event for it. */
             waited?: boolean;
+        };
+        /** @description Describes the stored state of a session. */
+        SnapshotView: {
+            bytes: number;
+            /** Format: date-time */
+            expires_at: string | null;
+            /** @description in the workers' snapshot directory; absent: the app stores it */
+            file?: string;
+            /** @description the owner that stored it */
+            worker_id: string;
         };
         /** @description Identifies the run that was started or that exists already. */
         StartResponse: {

@@ -60,10 +60,12 @@ export function ordinals(timeline: SessionEvent[], claims: number | undefined): 
 const changes: Record<string, string> = {
   claimed: "acquired", reclaimed: "acquired again", idle_unpinned: "released because it was idle", unpinned: "detached from its release", cleaned_up: "removed",
   preparing: "successor chosen, set-up begins", prepared: "set-up completed", preparation_ended: "preparation discarded",
+  snapshot_requested: "snapshot requested", snapshot_stored: "snapshot stored", snapshot_lost: "snapshot lost",
 };
 
-/** The entries of a hand-over. Their worker is the successor and not the owner. */
-export const handsOver = (what: string): boolean => what === "preparing" || what === "prepared" || what === "preparation_ended";
+/** The entries of a hand-over. Their worker may be the successor instead of the owner. */
+export const handsOver = (what: string): boolean =>
+  what === "preparing" || what === "prepared" || what === "preparation_ended" || what === "snapshot_stored";
 
 /** An ownership event as words: "claimed" is "acquired". */
 export const change = (what: string): string => changes[what] ?? words(what);

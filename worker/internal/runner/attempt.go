@@ -44,6 +44,8 @@ type attempt struct {
 	entry         string                 // function of the handler to call; empty: main
 	rebuilds      int                    // number of rebuilds of the session's state before the attempt began
 	prepares      bool                   // no attempt: the set-up of a session that another worker owns
+	outside       bool                   // no attempt: a function of the session's definition outside of any attempt
+	restoreFailed string                 // why the snapshot of the session could not be restored; empty: it did not fail
 	rebuild       bool                   // the executor may start with new state under an epoch whose state was lost
 	log           zerolog.Logger
 }

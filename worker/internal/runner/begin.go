@@ -193,7 +193,7 @@ func (k *leaseRenewer) sessionOf(l *lease) session.Lease {
 
 // confirmLease waits until the attempt may start code: the activity, or another function such as a rebuild handler.
 func (a *attempt) confirmLease(ctx context.Context) error {
-	if a.prepares { // the app discards the preparation when its lease expires
+	if a.outside { // the app discards the preparation, or refuses the snapshot, when its lease expires
 		return context.Cause(ctx)
 	}
 	return a.r.leases.begin(ctx, a.lease, a.sessionEnd())

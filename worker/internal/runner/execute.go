@@ -138,7 +138,7 @@ func (a *attempt) invoke(ctx context.Context, name string, args payload.Payload)
 		if late != nil {
 			return late
 		}
-		if !a.prepares {
+		if !a.outside {
 			a.r.logs.addDropped(&a.activityLog, res.LinesLeftOut)
 		}
 		// To rebuild lost session state, the attempt also calls a rebuild handler; record only the version of the
@@ -230,7 +230,7 @@ func isUnavailable(err error) bool {
 
 // line adds a line of the code's log or output to the activity log.
 func (a *attempt) line(l sandbox.LogLine) {
-	if !a.prepares { // otherwise no activity has a log
+	if !a.outside { // otherwise no activity has a log
 		a.r.logs.add(&a.activityLog, l)
 	}
 	a.log.Info().Str("source", l.Source).Str("level_of_line", l.Level).Msg(l.Text)

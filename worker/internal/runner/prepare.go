@@ -9,7 +9,6 @@ import (
 
 	"github.com/sojourn-run/sojourn/internal/stack"
 	"github.com/sojourn-run/sojourn/shared/protocol"
-	"github.com/sojourn-run/sojourn/worker/activity"
 	"github.com/sojourn-run/sojourn/worker/session"
 )
 
@@ -29,11 +28,14 @@ type preparations struct {
 
 // preparation is the set-up of one session for an epoch of its owner.
 type preparation struct {
-	holding *session.Holding
-	cancel  context.CancelCauseFunc
-	done    bool // the set-up has ended without an error
-	seconds float64
-	failed  string // why the preparation ended; empty: it did not
+	holding  *session.Holding
+	session  *protocol.SessionAffinity
+	cancel   context.CancelCauseFunc
+	done     bool // the set-up has ended without an error
+	seconds  float64
+	snapshot string // checksum of the owner's snapshot that the worker restores; empty: none
+	restored bool   // the snapshot is restored
+	failed   string // why the preparation ended; empty: it did not
 }
 
 var errDiscarded = errors.New("the session is no longer prepared")
@@ -53,7 +55,7 @@ func (r *Runner) Preparations(draining bool) []protocol.SessionPreparation {
 		}
 		list = append(list, protocol.SessionPreparation{
 			SessionID: id, Epoch: one.holding.Epoch, Prepared: one.done && one.failed == "", Failed: one.failed,
-			Seconds: one.seconds,
+			Seconds: one.seconds, Snapshot: one.snapshot, Restored: one.restored && one.failed == "",
 		})
 	}
 	return list
@@ -70,12 +72,17 @@ func (r *Runner) Prepared(sent time.Time, a protocol.WorkerHeartbeatResponse) {
 		switch {
 		case s.State == protocol.PreparationPreparing && s.Session != nil && !known:
 			p.start(s)
+		case s.State == protocol.PreparationPreparing && known && s.Snapshot != nil &&
+			one.done && one.failed == "" && one.snapshot == "" && !p.closed:
+			p.restorePrepared(one, s)
 		case s.State == protocol.PreparationAcquired && s.Session != nil:
 			lease := session.Lease{Sent: sent, Store: a.StoreTime.Time, End: s.Session.LeaseExpiresAt.Time}
 			r.opt.Sessions.Acquired(s.Session, s.Epoch, lease)
 			if known {
 				delete(p.all, s.SessionID)
 			}
+		case s.State == protocol.PreparationSnapshot && r.opt.TakeSnapshot != nil:
+			r.opt.TakeSnapshot(s.SessionID, s.Epoch)
 		case s.State == protocol.PreparationDiscarded && known:
 			p.discard(s.SessionID)
 		}
@@ -89,7 +96,7 @@ func (p *preparations) start(s protocol.PreparationState) {
 	}
 	p.discard(s.SessionID)
 	ctx, cancel := context.WithCancelCause(p.r.life)
-	one := &preparation{holding: p.r.opt.Sessions.Prepare(s.Session, s.Epoch), cancel: cancel}
+	one := &preparation{holding: p.r.opt.Sessions.Prepare(s.Session, s.Epoch), cancel: cancel, session: s.Session}
 	p.all[s.SessionID] = one
 	p.runs.Go(func() {
 		began := time.Now()
@@ -152,14 +159,7 @@ func (r *Runner) prepare(ctx context.Context, h *session.Holding, s *protocol.Se
 			err = panicError(p)
 		}
 	}()
-	task := &protocol.ActivityTask{Session: s, LeaseOwner: r.opt.WorkerID, TaskQueue: s.Queue}
-	a := &attempt{
-		r: r, task: task, session: h, prepares: true, activityLog: attemptLog{task: task}, beats: silentBeats(),
-		info: activity.AttemptInfo{WorkerID: r.opt.WorkerID, Queue: s.Queue, Namespace: task.Namespace},
-		log:  r.log.With().Str("session_id", h.ID).Str("definition", def.Name).Logger(),
-		recovered: &protocol.Recovered{SetUp: &protocol.SetUp{
-			Definition: def.Name, Outcome: protocol.RebuildRunning,
-		}},
-	}
+	a := r.outsideOfAttempt(h, s, def)
+	a.prepares = true
 	return a.runSetUp(ctx, def, func() {})
 }

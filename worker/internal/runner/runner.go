@@ -83,8 +83,12 @@ type Options struct {
 	Logger       *slog.Logger  // receives the runner's log and the lines of workflow code; nil: nothing is logged
 	// ReleaseSession releases a session at the app. nil: no call.
 	ReleaseSession func(ctx context.Context, id string, epoch int64, reason string) error
-	MaxSetUps      int          // number of concurrent set-ups of sessions; default: number of cores
-	Codecs         codecs.Chain // encode and decode the payloads of workflows and activities
+	// TakeSnapshot stores a snapshot of a session that this worker owns; nil: no call. It must not block.
+	TakeSnapshot func(id string, epoch int64)
+	Namespace    string
+	Snapshots    *SnapshotFiles // snapshots of sessions that exceed the app's limit
+	MaxSetUps    int            // number of concurrent set-ups of sessions; default: number of cores
+	Codecs       codecs.Chain   // encode and decode the payloads of workflows and activities
 	// TaskFailed is called for each workflow task that fails in workflow code; nil: no call.
 	TaskFailed  func(t *protocol.WorkflowTask, f *protocol.Failure)
 	OnBranchRun func(run replay.Run, stack func() string) (done func()) // see replay.Options
@@ -101,6 +105,9 @@ func (o Options) defaults() Options {
 	num(&o.Outcomes, 1024)
 	num(&o.Machines, 1000)
 	num(&o.MaxSetUps, cores.GOMAXPROCS(0))
+	if o.Snapshots == nil {
+		o.Snapshots = &SnapshotFiles{}
+	}
 	if o.AttemptLease <= 0 {
 		o.AttemptLease = 30 * time.Second
 	}

@@ -39,6 +39,11 @@ type SessionDefinition struct {
 	tearDown  reflect.Value // zero: none
 	handler   string        // name by which executors find the set-up; empty: it runs in the worker's process
 	entry     string        // set-up function in the file that defines it; empty: it is in Go
+
+	onHandOver      reflect.Value // zero: none
+	restore         reflect.Value // zero: none
+	snapshots       bool          // the file exports the two functions
+	onHandOverEntry string        // function in the executor that takes a snapshot
 }
 
 // Isolated reports whether the functions of a definition in Go run in the executor of the session.
@@ -48,9 +53,12 @@ func (d *SessionDefinition) Isolated() bool { return d.handler != "" && d.entry 
 var setUpEntries = map[string]string{sandbox.RuntimeNode: "setUp", sandbox.RuntimePython: "set_up"}
 
 // HandlerSession returns the session definition in a handler file. Its functions run in the executor of the session,
-// which keeps the state and runs the tear-down.
-func HandlerSession(name, handler, runtime string) *SessionDefinition {
-	return &SessionDefinition{Name: name, timeout: setUpTimeout, handler: handler, entry: setUpEntries[runtime]}
+// which keeps the state and runs the tear-down. snapshots: the file exports functions that store and restore the state.
+func HandlerSession(name, handler, runtime string, snapshots bool) *SessionDefinition {
+	return &SessionDefinition{
+		Name: name, timeout: setUpTimeout, handler: handler, entry: setUpEntries[runtime], snapshots: snapshots,
+		onHandOverEntry: onHandOverEntries[runtime],
+	}
 }
 
 // NewSessionDefinition checks the functions of a definition and returns the definition.
@@ -74,13 +82,16 @@ func NewSessionDefinition(name string, d activity.SessionDefinition) (*SessionDe
 		return bad("SetUp: %s returns no state; want func(context.Context, args…) (T, error)", result)
 	}
 	if d.Isolated {
-		def.handler = sandbox.SessionPrefix + name
+		def.handler, def.onHandOverEntry = sandbox.SessionPrefix+name, entryOnHandOver
 	}
 	if d.TearDown != nil {
 		def.tearDown = reflect.ValueOf(d.TearDown)
 		if err := checkTearDown(def.tearDown.Type(), result.Out(0)); err != nil {
 			return bad("TearDown: %w", err)
 		}
+	}
+	if err := def.checkSnapshots(d, result.Out(0)); err != nil {
+		return bad("%w", err)
 	}
 	switch {
 	case d.SetUpTimeout < 0:

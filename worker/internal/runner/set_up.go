@@ -77,11 +77,18 @@ func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen
 	own, policy := false, def.policy
 	failed := a.session.Rebuild(ctx, seen, true, func(ctx context.Context) error {
 		own = true
-		return a.runSetUp(ctx, def, stop)
+		setUp := func() error { return a.runSetUp(ctx, def, stop) }
+		if err := setUp(); err != nil {
+			return err
+		}
+		return a.restoreState(ctx, def, setUp)
 	})
 	stop()
 	done := *report.SetUp
 	done.Seconds, done.Waited, done.Outcome = time.Since(began).Seconds(), !own, protocol.Rebuilt
+	if done.RestoreFailed = a.restoreFailed; done.RestoreFailed != "" {
+		reason = protocol.ReasonRestoreFailed
+	}
 	final := &protocol.Recovered{Reason: reason, SetUp: &done}
 	a.recovered = final
 	if failed == nil {
@@ -112,7 +119,7 @@ func (a *attempt) setUpSession(ctx context.Context, def *SessionDefinition, seen
 		a.log.Warn().Str("error", final.Cause).Str("session_id", a.session.ID).Int64("epoch", a.session.Epoch).
 			Str("definition", def.Name).Msg("failed to set up a session")
 	}
-	if policy == activity.TryAnotherWorker {
+	if policy == activity.TryAnotherWorker && a.restoreFailed == "" {
 		return a.passOn(ctx, own, failed)
 	}
 	return failed

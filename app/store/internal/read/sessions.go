@@ -35,8 +35,17 @@ func (r *reader) Session(ctx context.Context, k engine.SessionKey) (s engine.Ses
 	return one[0], wrapRead(err, "tasks of session %s", k.ID)
 }
 
-func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blob string, err error) {
-	err = r.queryRow(ctx, "SELECT payload FROM session_arguments WHERE namespace = $1 AND session_id = $2", []any{
+func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (string, error) {
+	return r.sessionPayload(ctx, record.SessionArguments, k)
+}
+
+func (r *reader) SessionSnapshot(ctx context.Context, k engine.SessionKey) (string, error) {
+	return r.sessionPayload(ctx, record.SessionSnapshots, k)
+}
+
+// sessionPayload returns the payload of a session in a table; empty if there is none.
+func (r *reader) sessionPayload(ctx context.Context, t *db.Table, k engine.SessionKey) (blob string, err error) {
+	err = r.queryRow(ctx, "SELECT payload FROM "+t.Name+" WHERE namespace = $1 AND session_id = $2", []any{
 		k.Namespace, k.ID,
 	}, func(v []any) error {
 		blob = db.Str(v[0])
@@ -45,7 +54,7 @@ func (r *reader) SessionArguments(ctx context.Context, k engine.SessionKey) (blo
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}
-	return blob, wrapRead(err, "arguments of session %s", k.ID)
+	return blob, wrapRead(err, "%s of session %s", t.Name, k.ID)
 }
 
 // Sessions lists sessions by their last change, newest first.

@@ -55,6 +55,9 @@ var (
 	SessionArguments = &db.Table{Name: "session_arguments", Keys: 2, Columns: []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Text("payload"),
 	}}
+	SessionSnapshots = &db.Table{Name: "session_snapshots", Keys: 2, Columns: []db.Column{
+		db.Text("namespace"), db.Text("session_id"), db.Text("payload"),
+	}}
 	Epochs  = &db.Table{Name: "epochs", Keys: 1, Columns: []db.Column{db.Text("namespace"), db.Num("floor")}}
 	Workers = &db.Table{Name: "workers", Keys: 2, Prune: true, Columns: []db.Column{
 		db.Text("namespace"), db.Text("worker_id"), db.Text("incarnation"), db.Text("status"),
