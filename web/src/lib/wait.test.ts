@@ -44,6 +44,7 @@ describe("the text of a wait", () => {
       const whole = wait(reason, {
         task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], worker_task_queues: ["p"], build_id: "b", worker_build_id: "c",
         release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, losses: 1, blamed: 1, more: 1, detail: "d", suggestion: "u", resources: { x: "1" }, worker_resources: [{ worker_id: "w", resource: "x", free: "0", total: "2" }], until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
+        since: "2026-11-22T12:00:00Z", activity_token: "k",
       });
       expect(text(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
     }

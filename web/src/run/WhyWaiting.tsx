@@ -148,7 +148,7 @@ function Activity({ a }: { a: PendingActivity }) {
 /** The progress of the activity's last heartbeat. */
 function Progress({ a }: { a: PendingActivity }) {
   const p = progress(a.progress);
-  if (a.state !== "leased" || !p) return null;
+  if ((a.state !== "leased" && a.state !== "pending") || !p) return null;
   return (
     <span className="mt-0.5 flex flex-wrap items-center gap-x-2" data-progress>
       {p.share !== null && (

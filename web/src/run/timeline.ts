@@ -420,7 +420,7 @@ class Builder {
     l.attempts = Math.max(l.attempts, a.attempt_number);
     if (a.last_failure) l.failure = a.last_failure;
     this.lost(l, { lost_deliveries: a.lost_deliveries as unknown as Json });
-    if (a.state === "leased" && started !== null) {
+    if ((a.state === "leased" || a.state === "pending") && started !== null) {
       if (started > since) l.bars.push({ kind: "queued", from: since, to: started });
       const bar: Bar = { kind: "attempt", from: Math.max(started, since), to: null, attempt: a.attempt_number };
       if (a.worker_id) bar.worker = l.worker = a.worker_id;
