@@ -3,9 +3,9 @@ import type { Where } from "./past";
 import { ApiError, query, request } from "./request";
 import type {
   ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryEvent, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
-  QueueList, QueueState, Redriven, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
+  QueueList, QueueState, Redriven, ResetRequest, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
-  Started, Updated, WorkerList,
+  Started, Updated, WasReset, WorkerList,
 } from "./types";
 
 export * from "./history";
@@ -106,6 +106,8 @@ export const api = {
   repair: (k: RunKey) => request(`${workflow(k)}/repair`, { method: "POST", namespace: k.namespace, body: {} }),
   redrive: (k: RunKey, id: string) =>
     request<Redriven>(`${run(k)}/redrive`, { method: "POST", namespace: k.namespace, body: { request_id: id } }),
+  reset: (k: RunKey, body: ResetRequest) =>
+    request<WasReset>(`${run(k).replace("/api/", "/api/sojourn/")}/reset`, { method: "POST", namespace: k.namespace, body }),
   cancel: (k: RunKey, reason: string) => request(`${workflow(k)}/cancel`, { method: "POST", namespace: k.namespace, body: { reason } }),
   requestCancellation: (k: RunKey, reason: string) =>
     request(`${workflow(k)}/request-cancellation`, { method: "POST", namespace: k.namespace, body: { reason } }),

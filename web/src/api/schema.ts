@@ -677,6 +677,25 @@ export interface components {
             workflow_id: string;
             workflow_type: string;
         };
+        /** @description The response to the reset of a run. run_id is the ID of the new run, and the outcome is reset. */
+        ResetReceipt: {
+            command_id: string;
+            /** @description accepted */
+            command_status: string;
+            /** @description the run that was reset */
+            continued_from_run_id: string;
+            /** @description last copied event */
+            event: number;
+            /** @description signal_received, cancelled, terminated, cancellation_requested, repair_dispatched, repair_not_needed, archived, archive_not_needed, redriven, reset */
+            outcome: string;
+            /** @description the request_id was used before; this is the first receipt */
+            retained?: boolean;
+            run_id: string;
+            signal_name?: string;
+            update_id?: string;
+            workflow_id: string;
+            workflow_type: string;
+        };
         /** @description The use of one resource of a worker. */
         ResourceUse: {
             total: string;

@@ -54,6 +54,13 @@ export type HistoryPage = Pick<Schemas["HistoryResponse"], "next_page_token"> & 
 export type ActivityLogs = Schemas["ActivityLogs"];
 export type LogLine = Schemas["LogLine"];
 export type Redriven = Schemas["RedriveReceipt"];
+export type WasReset = Schemas["ResetReceipt"];
+export interface ResetRequest {
+  event: number;
+  reason: string;
+  reapply: boolean;
+  request_id: string;
+}
 export type Updated = Schemas["Updated"];
 export type QueryResponse = Schemas["QueryResponse"];
 

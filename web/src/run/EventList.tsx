@@ -1,6 +1,6 @@
 import { useQueryClient } from "@tanstack/react-query";
 import { useWindowVirtualizer } from "@tanstack/react-virtual";
-import { useLayoutEffect, useRef, useState } from "react";
+import { useLayoutEffect, useRef, useState, type ReactNode } from "react";
 import type { HistoryEvent } from "../api/types";
 import type { RunKey } from "../api/client";
 import { eventQuery } from "../api/queries";
@@ -29,10 +29,11 @@ interface Props {
   onAll: () => void;
   complete: boolean;
   following: Following;
+  action?: (e: HistoryEvent) => ReactNode; // below the payload of an open event
 }
 
 /** The history, one row per event, which opens to its payload. Only visible rows are in the DOM. */
-export function EventList({ run, events, start, total, of, onAll, complete, following }: Props) {
+export function EventList({ run, events, start, total, of, onAll, complete, following, action }: Props) {
   const [open, setOpen] = useState<ReadonlySet<number>>(new Set());
   const list = useRef<HTMLDivElement>(null);
   const [top, setTop] = useState(0);
@@ -93,7 +94,7 @@ export function EventList({ run, events, start, total, of, onAll, complete, foll
                   className="absolute inset-x-0 top-0"
                   style={{ transform: `translateY(${v.start - top}px)` }}
                 >
-                  <Row run={run} event={e} start={start} open={open.has(e.sequence)} onToggle={() => toggle(e.sequence)} first={v.index === 0} />
+                  <Row run={run} event={e} start={start} open={open.has(e.sequence)} onToggle={() => toggle(e.sequence)} first={v.index === 0} action={action} />
                 </div>
               );
             })}
@@ -133,9 +134,10 @@ interface RowProps {
   open: boolean;
   first: boolean;
   onToggle: () => void;
+  action: ((e: HistoryEvent) => ReactNode) | undefined;
 }
 
-function Row({ run, event: e, start, open, first, onToggle }: RowProps) {
+function Row({ run, event: e, start, open, first, onToggle, action }: RowProps) {
   const zone = useZone();
   const client = useQueryClient();
   const stamp = e.recorded_at ?? e.timestamp ?? "";
@@ -180,6 +182,7 @@ function Row({ run, event: e, start, open, first, onToggle }: RowProps) {
             </section>
           ))}
           {stackOf(e.payload ?? undefined) && <Stack stack={stackOf(e.payload ?? undefined)} />}
+          {action?.(e)}
         </div>
       )}
     </div>

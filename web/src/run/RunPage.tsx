@@ -24,6 +24,7 @@ import { chainsOf } from "./chains";
 import { Actions } from "./Actions";
 import { useElsewhere } from "./elsewhere";
 import { EventList } from "./EventList";
+import { Reset, resetPoints } from "./Reset";
 import { Log } from "./Log";
 import { buildTimeline, numbered, type Timeline } from "./timeline";
 import { TimelineView } from "./TimelineView";
@@ -50,6 +51,7 @@ function Run({ run }: { run: RunView }) {
   const [picked, setPicked] = useState<string | null>(null);
   const events = useMemo(() => history.data?.events ?? [], [history.data]);
   const timeline = useTimeline(run, events);
+  const points = useMemo(() => resetPoints(events, history.data?.complete ?? true), [events, history.data]);
   const lane = timeline.lanes.find((l) => l.id === picked);
   // The log of an activity run is always shown.
   const logged = run.kind === "activity" ? timeline.lanes.find((l) => l.kind === "activity") : lane?.kind === "activity" ? lane : undefined;
@@ -100,6 +102,7 @@ function Run({ run }: { run: RunView }) {
             onAll={() => setPicked(null)}
             complete={history.data?.complete ?? true}
             following={following}
+            action={(e) => run.kind !== "activity" && points.has(e.sequence) && <Reset run={run} event={e.sequence} />}
           />
         </>
       )}
