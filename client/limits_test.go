@@ -175,6 +175,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			_, err := c.StartBatch(ctx, client.BatchOptions{Filter: "Amount = 1", Action: client.BatchSignal, Signal: s})
 			return err
 		}},
+		"Find ID": {255, func(s string) error { _, err := c.Find(ctx, s); return err }},
 		"PreviewBatch filter": {0, func(s string) error {
 			_, err := c.PreviewBatch(ctx, client.Filter(s), client.BatchRepair)
 			return err

@@ -24,6 +24,7 @@ var described = map[string]any{
 	"BuildCohort": BuildInfo{}, "Deployment": DeploymentInfo{}, "DeploymentState": DeploymentResult{},
 	"LimitState": QueueLimits{}, "Budget": TaskLimits{}, "Warning": Warning{},
 	"BatchJobView": BatchInfo{}, "BatchPreview": BatchPreview{}, "BatchResult": BatchResult{},
+	"FindResponse": Finding{}, "Found": Found{},
 }
 
 // ofWorkers are the schemas with example responses that only workers receive.

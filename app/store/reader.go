@@ -23,6 +23,7 @@ type Reader interface {
 	StuckReader
 	ScheduleReader
 	BatchReader
+	FindReader
 	NamespaceReader
 	AccessReader
 	Ping(ctx context.Context) error
@@ -210,6 +211,30 @@ type BatchReader interface {
 	BatchRuns(
 		ctx context.Context, k engine.BatchJobKey, state protocol.BatchRunState, after int64, limit int,
 	) ([]engine.BatchRun, error)
+}
+
+// FindReader finds objects of any kind by their IDs.
+type FindReader interface {
+	// Find reads the objects of a namespace that have an ID, reading at most one index entry of each kind, and for each
+	// kind at most prefixes objects whose IDs begin with it, in the order of the IDs.
+	Find(ctx context.Context, namespace, text string, prefixes int) (Finding, error)
+}
+
+// Finding contains the objects that Find found.
+type Finding struct {
+	Exact, Prefixes []Found
+}
+
+// Found is an object with its ID. The members after ID are those of a run: of the run itself, the current run of a
+// workflow ID, the newest run of a business key, or the run of a step.
+type Found struct {
+	Kind                  protocol.FindKind
+	ID                    string
+	Run, WorkflowID, Type string
+	RunKind               string // history.KindActivity, or empty
+	Sequence              int64  // of a step
+	Status                protocol.RunStatus
+	At                    history.Time // start of the run, or last change of the session or worker
 }
 
 // NamespaceReader reads namespaces, and what must be deleted from them.

@@ -126,7 +126,7 @@ func (p *program) root() *cobra.Command {
 		p.sessionsCommand(), p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.benchCommand(),
-		p.typesCommand(), clientCommand(p.replayCommand()), p.batchCommand(),
+		p.typesCommand(), clientCommand(p.replayCommand()), p.batchCommand(), p.findCommand(),
 	)
 	return root
 }

@@ -19,6 +19,7 @@ import { checks, patience } from "./checks.mjs";
 import { codec } from "./codec.mjs";
 import { doing } from "./doing.mjs";
 import { failures } from "./failures.mjs";
+import { find } from "./find.mjs";
 import { forms } from "./forms.mjs";
 import { large } from "./large.mjs";
 import { long } from "./long.mjs";
@@ -116,7 +117,7 @@ async function look(browser, { base, run, stop: halt, stand }) {
   const shot = async (name, fullPage = false) => shots && page.screenshot({ path: join(shots, `${name}.png`), fullPage });
 
   // Checks that change data need a separate app: the mock is read-only, and a server given by URL is not ours.
-  const own = flags.mock || flags.base ? [] : [...samples, ...setUp, ...quiet, ...doing, ...forms, ...spaces, ...waiting, ...failures, ...access, ...below, ...large, ...codec, ...long, ...slow, ...held, ...away];
+  const own = flags.mock || flags.base ? [] : [...samples, ...setUp, ...quiet, ...doing, ...forms, ...spaces, ...find, ...waiting, ...failures, ...access, ...below, ...large, ...codec, ...long, ...slow, ...held, ...away];
   const refused = (part) => meant.push(part);
   const all = [...checks, ...own, ["no error in the console, no failed request, no other host", async () => {
     if (complaints.length > 0) throw new Error([...new Set(complaints)].join("\n    "));

@@ -232,6 +232,10 @@ func (f *fake) OperateSession(_ context.Context, in protocol.SessionOperation) (
 	}, f.saw([]string{in.Namespace, in.SessionID, in.Verb, in.Identity, in.Reason})
 }
 
+func (f *fake) Find(_ context.Context, in protocol.FindRequest) (protocol.FindResponse, error) {
+	return protocol.FindResponse{Matches: []protocol.Found{}, Prefixes: []protocol.Found{}}, f.saw(in)
+}
+
 func (f *fake) RunCounts(_ context.Context, namespace string) (protocol.RunCounts, error) {
 	return protocol.RunCounts{Runs: map[string]int{}}, f.saw(namespace)
 }

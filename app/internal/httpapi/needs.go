@@ -135,6 +135,7 @@ type ScheduleViews interface {
 type SystemViews interface {
 	Overview(ctx context.Context, namespace string) (protocol.Overview, error)
 	RunCounts(ctx context.Context, namespace string) (protocol.RunCounts, error)
+	Find(context.Context, protocol.FindRequest) (protocol.FindResponse, error)
 	ExactOverview(ctx context.Context, namespace string) (protocol.Overview, error)
 	RepairStatus(ctx context.Context, namespace string) (protocol.RepairStatus, error)
 	ActivityTimeouts(ctx context.Context, namespace string) (protocol.TimeoutStatus, error)

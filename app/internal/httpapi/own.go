@@ -16,6 +16,15 @@ import (
 
 func runCounts(a *API, c *call) (response, error) { return ok(a.opt.System.RunCounts(c.Ctx, c.NS)) }
 
+func find(a *API, c *call) (response, error) {
+	q := c.query()
+	in := protocol.FindRequest{Namespace: c.NS, ID: q.text("id")}
+	if q.err != nil {
+		return response{}, q.err
+	}
+	return ok(a.opt.System.Find(c.Ctx, in))
+}
+
 func overview(a *API, c *call) (response, error) { return ok(a.opt.System.Overview(c.Ctx, c.NS)) }
 
 // identity describes the caller.

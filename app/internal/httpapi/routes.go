@@ -92,6 +92,7 @@ func routeTable() []route {
 		anyNamespace(ours(del, "/api/tokens/{token}", "revoke_token", auth.Admin, revokeToken)),
 		ours(get, "/api/audit", "list_audit", auth.Operator, listAudit),
 		ours(get, "/api/sojourn/overview", "overview", auth.Viewer, overview),
+		ours(get, "/api/sojourn/find", "find", auth.Viewer, find),
 		ours(get, "/api/sojourn/run-counts", "run_counts", auth.Viewer, runCounts),
 		info(ours(get, "/api/sojourn/me", "me", "", me)),
 		open(post, "/api/sojourn/login", "sign_in", signIn),

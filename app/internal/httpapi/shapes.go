@@ -155,6 +155,7 @@ var shapes = map[string]serve.Shape{
 	},
 	"list_audit": {Summary: "List the audit log", Query: auditQuery{}, Responses: serve.OK(auditResponse{})},
 	"overview":   {Summary: "Retrieve an overview", Responses: serve.OK(protocol.Overview{})},
+	"find":       {Summary: "Find by ID", Query: protocol.FindRequest{}, Responses: serve.OK(protocol.FindResponse{})},
 	"run_counts": {Summary: "Count runs", Responses: serve.OK(protocol.RunCounts{})},
 	"me":         {Summary: "Retrieve the caller", Responses: serve.OK(identity{})},
 	"sign_in": {

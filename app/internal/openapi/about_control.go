@@ -528,6 +528,11 @@ var aboutControl = map[string]about{
 	"overview": {
 		text: "Retrieve the release and database of this app, the counts of runs, sessions and workers, and the queues.",
 	},
+	"find": {
+		text: "Find objects of any kind by ID: workflow IDs, run IDs, business keys, sessions, workers, schedules, and " +
+			"activities and other steps as RUN-SEQUENCE. Each exact match costs at most one index entry. `prefixes` lists " +
+			"objects whose IDs begin with `id`, at most five of each kind.",
+	},
 	"run_counts": {
 		text: "Count the runs of the namespace by status, up to 10,000 of each. The app counts at most once per second " +
 			"for all callers. A value of `counted_up_to` plus one means more; the metrics are exact.",

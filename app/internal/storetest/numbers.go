@@ -170,6 +170,8 @@ func MostRead(name, namespace string) int {
 		return ManySessions
 	case name == "oldest ready", name == "quarantined":
 		return 3
+	case name == "find prefix":
+		return 5 // of each kind; only sessions exist
 	default:
 		return 1
 	}

@@ -2,6 +2,7 @@ import type { From } from "./history";
 import type { Where } from "./past";
 import { ApiError, query, request } from "./request";
 import type {
+  FindResponse,
   ActivityLogs, ActivityStarted, FleetDrains, FleetRequest, FleetSettings, FleetSettingsRequest, FleetVerb, HistoryEvent, HistoryPage, Json, Limits, Me, NamespaceList, NamespaceRequest, NamespaceView, Overview, QueryResponse,
   QueueList, QueueState, Redriven, ResetRequest, RunCounts, RunList, RunView, RunsOfWorkflow, Schedule, ScheduleHistory, ScheduleList, ScheduleReceipt, ScheduleRequest,
   ScheduleSpec, ScheduleTimes, SearchAttributes, SessionAttempts, SessionDone, SessionList, SessionPast, SessionShown, StartActivity, StartRequest,
@@ -172,6 +173,7 @@ export const api = {
     request<NamespaceView>(`/api/namespaces/${encodeURIComponent(name)}`, { method: "PUT", body }),
   createAttribute: (namespace: string, body: { name: string; type: string }) => request("/api/search-attributes", { method: "POST", namespace, body }),
   searchAttributes: (namespace: string) => request<SearchAttributes>("/api/search-attributes", { namespace }),
+  find: (namespace: string, id: string, signal?: AbortSignal) => request<FindResponse>(`/api/sojourn/find?id=${encodeURIComponent(id)}`, { namespace, signal }),
   runCounts: (namespace: string) => request<RunCounts>("/api/sojourn/run-counts", { namespace }),
   overview: (namespace: string) => request<Overview>("/api/sojourn/overview", { namespace }),
   me: () => request<Me>("/api/sojourn/me"),

@@ -38,6 +38,19 @@ export const runsQuery = (namespace: string, f: RunFilter) =>
     placeholderData: (before) => before,
   });
 
+/** Whether a search is for IDs: filters compare something. */
+export const forIds = (text: string | undefined): text is string => Boolean(text) && !/[=<>!]/.test(text!) && new TextEncoder().encode(text).length <= 255;
+
+/** The objects with an ID, of any kind, and some whose IDs begin with it. */
+export const findQuery = (namespace: string, text: string | undefined) =>
+  queryOptions({
+    queryKey: ["find", namespace, text],
+    enabled: forIds(text),
+    queryFn: ({ signal }) => api.find(namespace, text!, signal),
+    staleTime: 10_000,
+    retry: false,
+  });
+
 export const runQuery = (namespace: string, id: string) =>
   queryOptions({ queryKey: [...keys.run(id), "view", namespace], queryFn: ({ signal }) => api.run(namespace, id, signal) });
 

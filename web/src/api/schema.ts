@@ -149,6 +149,18 @@ export interface components {
             /** @description The stack trace for display. Workflow code cannot read it, so it is not part of the exception and is not reported to other runs. */
             stack_trace?: string;
         };
+        /**
+         * @description The kind of object that an ID names.
+         * @enum {string}
+         */
+        FindKind: "workflow" | "run" | "business_key" | "session" | "worker" | "schedule" | "step";
+        /** @description The objects with the requested ID, and objects whose IDs begin with it. */
+        FindResponse: {
+            /** @description at most one of each kind, ordered by kind: workflow, run, business_key, session, worker, schedule, step */
+            matches: components["schemas"]["Found"][];
+            /** @description at most five of each kind, in the order of the IDs, without the matches */
+            prefixes: components["schemas"]["Found"][];
+        };
         /** @description A drain and its progress. */
         FleetDrainState: {
             active_leases: number;
@@ -220,6 +232,26 @@ export interface components {
             worker_concurrency?: number;
             /** @description number of live workers that report a revision */
             worker_count: number;
+        };
+        /** @description An object that was found by its id. */
+        Found: {
+            /**
+             * Format: date-time
+             * @description start of the run, or last change of the session or worker
+             */
+            at?: string | null;
+            id: string;
+            kind: components["schemas"]["FindKind"];
+            run_id?: string;
+            /** @description workflow or activity; only of matches */
+            run_kind?: string;
+            /** @description of a step in its run */
+            sequence?: number;
+            /** @description of the run; only of matches */
+            status?: components["schemas"]["RunStatus"];
+            /** @description the run to which the object leads: the current run of a workflow id, the newest run with a business key */
+            workflow_id?: string;
+            workflow_type?: string;
         };
         /** @description Texts by name that accompany a request or a command, such as a trace ID or a tenant. Events and tasks contain them; a replay never compares them. */
         Headers: {
@@ -748,6 +780,11 @@ export interface components {
             task_queue: string;
             workflow_type: string;
         };
+        /**
+         * @description The stored state of a run, spelled the same in Go, SQL and JSON.
+         * @enum {string}
+         */
+        RunStatus: "running" | "completed" | "failed" | "cancelled" | "terminated" | "timed_out" | "continued";
         /** @description The reason why a run makes no progress, and since when: its workflow task is quarantined or failed three times in a row, or one of its tasks has been ready for a minute and no live worker may lease it (for 30 seconds, if it waits for a worker with room for its session). A change is visible within 30 seconds. */
         RunStuck: {
             message: string;

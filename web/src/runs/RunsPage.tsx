@@ -1,8 +1,8 @@
-import { useQuery } from "@tanstack/react-query";
+import { useQuery, useQueryClient } from "@tanstack/react-query";
 import { Link, useNavigate, useRouter, useSearch } from "@tanstack/react-router";
 import { lazy, Suspense, useCallback, useEffect, useRef, useState } from "react";
 import type { ApiError } from "../api/client";
-import { countsQuery, runsQuery, workersQuery } from "../api/queries";
+import { countsQuery, findQuery, forIds, runsQuery, workersQuery } from "../api/queries";
 import type { RunView } from "../api/types";
 import { runStatuses } from "../api/statuses";
 import { useChosenInView } from "../lib/chosen";
@@ -22,6 +22,7 @@ import { Pager } from "../ui/Pager";
 import { Status } from "../ui/Status";
 import { WaitText } from "../ui/WaitText";
 import { When } from "../ui/When";
+import { FoundById, pageOf } from "./FoundById";
 import { Samples } from "./Samples";
 
 const StartDialog = lazy(() => import("./StartDialog"));
@@ -56,6 +57,7 @@ export function RunsPage() {
         </div>
       )}
       {!filtered && !search.after && <Samples rows={rows} />}
+      {!search.after && <FoundById text={search.q} />}
       <StatusTabs current={search.status} />
       <div className="mt-3" aria-busy={runs.isFetching}>
         {invalid ? (
@@ -268,7 +270,7 @@ function Filters({ types, wrong, doubted }: { types: string[]; wrong: boolean; d
         <option value="activity">Activities</option>
       </select>
       <FilterField name="type" label={alone ? "Activity type" : "Workflow type"} placeholder="Any type" value={search.type} options={known} className="w-36 flex-1 sm:w-44 sm:flex-none" />
-      <FilterField name="q" label="Search workflow IDs and business keys, or enter a filter" placeholder="Search IDs, or filter: Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="basis-full sm:w-80 sm:basis-auto" />
+      <FilterField name="q" label="Search IDs of any kind, or enter a filter" placeholder="Search IDs, or filter: Amount > 100" value={search.q} wrong={wrong} doubted={doubted} className="basis-full sm:w-80 sm:basis-auto" />
     </div>
   );
 }
@@ -291,6 +293,15 @@ function FilterField({ name, label, placeholder, value, options, wrong = false, 
   const [draft, setDraft] = useState(value ?? "");
   const typed = useRef(false);
   const router = useRouter();
+  const queries = useQueryClient();
+  const namespace = useNamespace();
+  /** Opens the page of the only object with the ID. Of a business key there may be several runs, so the list stays. */
+  const openOnly = async (text: string) => {
+    if (name !== "q" || !forIds(text)) return;
+    const { matches } = await queries.fetchQuery(findQuery(namespace, text)).catch(() => ({ matches: [] }));
+    const [only] = matches;
+    if (only && matches.length === 1 && only.kind !== "business_key") await router.navigate(pageOf(only));
+  };
   const here = useRef(router.latestLocation.pathname);
   const stepped = useRef(false); // whether this visit to the field has its entry in the history of the browser
   const apply = useCallback(
@@ -331,7 +342,11 @@ function FilterField({ name, label, placeholder, value, options, wrong = false, 
         aria-describedby={wrong ? "filter-error" : doubted ? "filter-warning" : undefined}
         {...(name === "q" && { "data-search": true })}
         onFocus={() => (stepped.current = false)}
-        onKeyDown={(e) => e.key === "Enter" && apply(draft)}
+        onKeyDown={(e) => {
+          if (e.key !== "Enter") return;
+          apply(draft);
+          void openOnly(draft.trim());
+        }}
         onChange={(e) => {
           typed.current = true;
           setDraft(e.target.value);

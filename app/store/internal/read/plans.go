@@ -48,6 +48,8 @@ func (p *Pool) Counts(namespace string) []Read {
 		{"held", heldRuns, []any{namespace, int64(100)}},
 		{"inbox", inboxSignals, []any{namespace, int64(1), int64(100)}},
 		{"order", queueOrder, []any{namespace, "q", int64(100)}},
+		{"find exact", findExact, []any{namespace, "k3", "K3", ""}},
+		{"find prefix", findPrefix, []any{namespace, "", "\U0010ffff", int64(5)}},
 		{"batch jobs", batchJobsBefore, []any{namespace, int64(1) << 60, "", int64(100)}},
 		{"closed batch jobs", closedBatchJobs, []any{namespace, int64(1) << 60, int64(100)}},
 		{"batch runs", batchRunsAfter, []any{namespace, "j", int64(0), "", int64(100)}},
