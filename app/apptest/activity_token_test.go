@@ -3,6 +3,8 @@ package apptest_test
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,7 +129,10 @@ func TestAPendingAttemptIsResolvedOnceAtAnyApp(t *testing.T) {
 		there.want(409, "POST", tokenPath(second, "fail"), `{"failure":{"message":"no"}}`)
 		there.want(422, "POST", tokenPath(second, "fail"), `{"failure":{"type":"Down"}}`)
 		there.want(422, "POST", tokenPath(second, "fail"), `{}`)
-		for _, bad := range []string{run + "-7-1", run + "-1", "none", strings.Replace(token, "0", "1", 1)} {
+		for _, bad := range []string{
+			run + "-7-1", run + "-1", "none", strings.Replace(token, "0", "1", 1), run + "-1-01", run + "-1-+1",
+			run + "-01-1", run + "-1--1", run + "-1-0", run + "-1-9223372036854775808",
+		} {
 			r := here.want(404, "POST", "/api/sojourn/activities/"+bad+"/complete", `{}`)
 			if r.text("reason") != "task_not_found" {
 				t.Errorf("%s: %s", bad, r.raw)
@@ -272,6 +277,117 @@ func TestAPendingAttemptIsResolvedOnceIfResponsesAreLost(t *testing.T) {
 		for event, want := range map[string]int{"ActivityRetryScheduled": 1, "ActivityCompleted": 1} {
 			if n := len(here.eventsOf("f", h.RunID, event)); n != want {
 				t.Errorf("%d events %s", n, event)
+			}
+		}
+	})
+}
+
+// The connection of the worker breaks after the app has committed its report of a pending attempt. The worker repeats
+// the report; no other attempt begins, even if the outcome arrives before the repetition.
+func TestALostResponseToAPendingReportBeginsNoOtherAttempt(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		way := lossy{only: `"type":"ActivityPending"`}
+		const n = 10
+		tokens := payWorker(t, a, way.serve(t, a), 2)
+		c, err := goclient.New(goclient.Options{URLs: []string{a.URL()}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs := map[string]*goclient.Workflow{}
+		for i := range n {
+			h, err := c.Start(t.Context(), "flow", nil, goclient.StartOptions{WorkflowID: fmt.Sprint("f", i)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			runs[next(t, tokens)] = h
+		}
+		here := caller{t, a, "default"}
+		for token, h := range runs {
+			if err := c.CompleteActivity(t.Context(), token, token); err != nil {
+				t.Error(err)
+			}
+			var result string
+			if err := h.Result(t.Context(), &result); err != nil || result != token {
+				t.Errorf("result %q, %v", result, err)
+			}
+			done := here.eventsOf(h.ID, h.RunID, "ActivityCompleted")
+			if again := here.eventsOf(h.ID, h.RunID, "ActivityRetryScheduled"); len(done) != 1 || len(again) != 0 {
+				t.Errorf("%d completions after %d retries", len(done), len(again))
+			}
+		}
+		way.mu.Lock()
+		defer way.mu.Unlock()
+		if way.lost["complete"] == 0 || len(tokens) != 0 {
+			t.Errorf("%d attempts more after lost responses %v", len(tokens), way.lost)
+		}
+	})
+}
+
+// A completion request has a pending report, an outcome and an invalid item, in every order: the report and the outcome
+// are accepted, and only the invalid item is refused. An invalid pending report affects no other item either.
+func TestAPendingReportAndInvalidItemsShareARequest(t *testing.T) {
+	bad := maps.Clone(badOutcomes)
+	maps.DeleteFunc(bad, func(name string, _ struct{ item, reason string }) bool {
+		return !slices.Contains([]string{"null", "an unknown task", "a result above the limit"}, name)
+	})
+	for name, more := range map[string]string{
+		"the report of another worker": `"lease_owner":"v"`, "a report with an epoch that is text": `"session_epoch":"one"`,
+		"a report in another namespace": `"namespace":"other"`,
+	} {
+		one := badOutcomes["another worker's lease"]
+		if !strings.Contains(more, "lease_owner") {
+			one.reason = "validation_failed"
+		}
+		one.item = "{%s," + more + pendingFailure + "}"
+		bad[name] = one
+	}
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		w, n := register(caller{t, a, ""}, "w", ""), 0
+		through := caller{t, b, ""}
+		for _, name := range slices.Sorted(maps.Keys(bad)) {
+			for place := range 3 {
+				var items []string
+				var tasks []handTask
+				for i := range 3 {
+					n++
+					w.want(201, "POST", "/api/sojourn/activities", fmt.Sprintf(
+						`{"activity_type":"step","workflow_id":"run-%d","task_queue":%q}`, n, handQueue))
+					task := w.poll("activity")
+					tasks = append(tasks, task)
+					of := fmt.Sprintf(`"kind":"activity","task_id":%q,"lease_owner":"w","activity_attempt_id":%q`,
+						task.text("task_id"), task.text("activity_attempt_id"))
+					item := "{" + of + pendingFailure + "}"
+					switch {
+					case i == place:
+						item = strings.Replace(bad[name].item, "%s", of, 1)
+					case i == (place+1)%3:
+						item = fmt.Sprintf(`{%s,"result":%s}`, of, envelope(t, fmt.Sprint(n)))
+					}
+					items = append(items, item)
+				}
+				got := through.want(200, "POST", "/api/worker/tasks/complete", `{"items":[`+strings.Join(items, ",")+`]}`)
+				answers, _ := got.body["items"].([]any)
+				if len(answers) != 3 {
+					t.Fatalf("%s at %d: %s", name, place, got.raw)
+				}
+				for i, answer := range answers {
+					outcome := []string{"rejected", "completed", "pending"}[(i-place+3)%3]
+					answer := handTask(answer.(map[string]any))
+					if answer.text("outcome") != outcome || answer["recorded"] != (i != place) ||
+						i == place && answer.text("reason") != bad[name].reason {
+						t.Errorf("%s at %d: item %d: want %s: %s", name, place, i, outcome, got.raw)
+					}
+				}
+				through.want(200, "POST", tokenPath(tasks[(place+2)%3], "complete"), `{"result":1}`)
+				w.want(200, "POST", stepPath(tasks[place], "complete"), w.stepBody(tasks[place], ""))
+				for i := range tasks {
+					run := through.want(200, "GET", fmt.Sprintf("/api/workflows/run-%d", n-2+i), "")
+					if run.text("status") != "completed" {
+						t.Errorf("%s at %d: run %d: %s", name, place, i, run.raw)
+					}
+				}
 			}
 		}
 	})

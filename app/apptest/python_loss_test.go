@@ -22,6 +22,7 @@ import (
 // lossy is a proxy that drops the first response to every request that may be repeated: the app has executed the
 // request, and the caller, whose connection breaks, does not know.
 type lossy struct {
+	only string // part of the bodies of the requests to drop responses to; empty: all
 	mu   sync.Mutex
 	seen map[[sha256.Size]byte]bool
 	lost map[string]int // by the last segment of the path
@@ -72,7 +73,7 @@ func (l *lossy) loses(r *http.Request) bool {
 		return false
 	}
 	raw, err := io.ReadAll(body)
-	if err != nil {
+	if err != nil || !strings.Contains(string(raw), l.only) {
 		return false
 	}
 	key := sha256.Sum256(append([]byte(p+"\n"), raw...))

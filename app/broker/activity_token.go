@@ -23,7 +23,7 @@ func (b *Broker) ResolveActivity(
 ) (protocol.ActivityReceipt, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	run, seq, delivery, ok := engine.ParseAttemptID(in.Token)
-	if !ok {
+	if !ok || engine.AttemptID(run, seq, delivery) != in.Token {
 		return protocol.ActivityReceipt{}, attemptNotFound(in.Token)
 	}
 	out, err := b.externalOutcome(ctx, ns, in.ExternalOutcome)
@@ -116,7 +116,7 @@ func (b *Broker) HeartbeatActivity(
 ) (protocol.ActivityHeartbeatReceipt, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	run, seq, delivery, ok := engine.ParseAttemptID(in.Token)
-	if !ok {
+	if !ok || engine.AttemptID(run, seq, delivery) != in.Token {
 		return protocol.ActivityHeartbeatReceipt{}, attemptNotFound(in.Token)
 	}
 	progress, err := in.Join()

@@ -73,6 +73,7 @@ func register(r *worker.Registry) {
 	registerHandOver(r)
 	registerHeaders(r)
 	registerAwakeables(r)
+	registerPending(r)
 	registerInherit(r)
 	registerStorm(r)
 	registerSetUps(r)
