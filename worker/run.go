@@ -157,7 +157,7 @@ func (w *Worker) release(ctx context.Context) {
 		_, err := w.link.ReleaseSession(ctx, in)
 		if err == nil {
 			w.runner.SnapshotStored(s.SessionID, in.Snapshot)
-		} else {
+		} else if protocol.ReasonOf(err) != "" { // otherwise the app may have stored the snapshot
 			w.runner.RemoveSnapshot(in.Snapshot)
 		}
 		if err != nil && protocol.ReasonOf(err) == "" {

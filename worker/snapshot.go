@@ -2,11 +2,13 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"os"
 	"regexp"
 	"sync"
 	"time"
 
+	"github.com/sojourn-run/sojourn/internal/link"
 	"github.com/sojourn-run/sojourn/sandbox"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker/session"
@@ -99,7 +101,16 @@ func (w *Worker) handBack(ctx context.Context, id string, epoch int64) {
 	in.Reason = protocol.ReasonSnapshot
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.opt.Sessions.SnapshotTimeout)
 	defer cancel()
+	unknown := false // the app may have stored the snapshot although the worker received no response
 	for {
+		if h.UsedSinceSnapshot() { // the app withdrew its request; after a later one the snapshot would be outdated
+			if !unknown {
+				w.runner.RemoveSnapshot(in.Snapshot)
+			}
+			w.log.Debug().Str("session_id", id).Int64("epoch", epoch).
+				Msg("discarded a session's snapshot: an activity began meanwhile")
+			return
+		}
 		out, err := w.link.ReleaseSession(sending, in)
 		if err == nil {
 			w.runner.SnapshotStored(id, in.Snapshot)
@@ -112,10 +123,16 @@ func (w *Worker) handBack(ctx context.Context, id string, epoch int64) {
 			w.sessions.Drop(id, epoch, protocol.ReasonSnapshot)
 			return
 		case reason != "":
-			w.runner.RemoveSnapshot(in.Snapshot)
+			if !unknown {
+				w.runner.RemoveSnapshot(in.Snapshot)
+			}
 			w.log.Debug().Str("session_id", id).Int64("epoch", epoch).Str("reason", string(reason)).
 				Msg("the app no longer needs a session's snapshot")
 			return
+		}
+		unknown = true
+		if errors.Is(err, link.ErrLeft) { // the worker ends, so no later call can succeed
+			cancel()
 		}
 		select {
 		case <-time.After(repeatSnapshot):
@@ -139,10 +156,10 @@ func (w *Worker) snapshotOf(ctx context.Context, h *session.Holding) protocol.Se
 		err  error
 	}
 	taken := make(chan result, 1)
-	w.snapshots.Go(func() {
+	go func() { // not in w.snapshots: the code may never return
 		snap, err := w.runner.Snapshot(ctx, h)
 		taken <- result{snap, err}
-	})
+	}()
 	var r result
 	select {
 	case r = <-taken:

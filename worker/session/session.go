@@ -137,6 +137,7 @@ type Holding struct {
 	snapshotLost bool
 	idleReleased time.Time     // last activity of the idle session whose release was started
 	leaving      bool          // a snapshot is taken, or the idle session is released
+	used         bool          // an attempt began after the snapshot
 	unused       chan struct{} // closed when no attempt runs; nil: no caller waits
 	lossShown    bool          // a task has failed with the loss of the state of the previous epoch
 	closed       chan struct{} // closed when the state of the session is closed
@@ -223,7 +224,7 @@ func (s *Sessions) Enter(a *protocol.SessionAffinity, lease Lease) (*Holding, er
 		h.snapshot = a.Snapshot
 	}
 	h.active++
-	h.last = now
+	h.last, h.used = now, true
 	// the app leased the attempt under this epoch, so no other process has acquired the session
 	h.suspended = time.Time{}
 	h.extend(lease.until(h.lease))

@@ -68,9 +68,16 @@ func (s *Sessions) BeginSnapshot(ctx context.Context, id string, epoch int64, ag
 	if h.dropped != "" {
 		return nil, false
 	}
-	h.leaving = true
+	h.leaving, h.used = true, false
 	h.active++
 	return h, true
+}
+
+// UsedSinceSnapshot reports whether an attempt began after BeginSnapshot.
+func (h *Holding) UsedSinceSnapshot() bool {
+	h.set.mu.Lock()
+	defer h.set.mu.Unlock()
+	return h.used
 }
 
 // EndSnapshot ends what BeginSnapshot began.
