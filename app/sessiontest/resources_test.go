@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -190,5 +192,141 @@ func TestResourcesOfSuspendedStateCount(t *testing.T) {
 		a.sever()
 		h.wait(6*time.Minute + 30*sec)
 		h.equal("licences in use after five minutes", used(), "0")
+	})
+}
+
+// licences returns how many licences the sessions of each worker use. It fails the test if a worker uses more than it
+// has.
+func (h *harness) licences() map[string]string {
+	h.t.Helper()
+	views, err := h.Workers(h.t.Context(), "default", "", "")
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	used := map[string]string{}
+	for i := range views {
+		use, ok := views[i].Resources["licence"]
+		if use.Used.Thousandths() > use.Total.Thousandths() {
+			h.t.Errorf("worker %s uses %s of %s licences", views[i].WorkerID, use.Used, use.Total)
+		}
+		if ok {
+			used[views[i].WorkerID] = use.Used.String()
+		}
+	}
+	return used
+}
+
+// The use of resources is stored: it outlives the app. A killed worker uses none after the leases of its sessions have
+// expired, and no other worker acquires more of these sessions than fit there.
+func TestResourcesOutliveTheAppAndAKilledWorker(t *testing.T) {
+	database := "sqlite:" + filepath.Join(t.TempDir(), "test.db")
+	bubbleOn(t, "", serverOptions{Database: database}, func(h *harness) {
+		h.flow("holds", func(ctx workflow.Context, id string, millis int) (string, error) {
+			ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{WorkerSession: &workflow.WorkerSession{
+				ID: id, Resources: map[string]string{"licence": "1"}, MaxActivities: 10, Pinned: true,
+			}})
+			return workflow.Execute[string](ctx, "work", id, millis)
+		})
+		plain := h.start("W") // runs the workflows
+		a := h.start("A", byDefault, has("licence=2"))
+		var b *proc
+		owners := map[string][]string{}
+		for i := range 4 {
+			id := fmt.Sprint("s", i)
+			by := output[string](h, h.begin("holds", id, 1))
+			owners[by] = append(owners[by], id)
+			if i == 1 { // A has no licence left
+				b = h.start("B", byDefault, has("licence=2"))
+				h.wait(sec)
+			}
+		}
+		h.equal("sessions of A", len(owners["A"]), 2)
+		full := map[string]string{"A": "2", "B": "2"}
+		h.equal("licences in use", h.licences(), full)
+
+		plain.drop()
+		a.drop()
+		b.drop()
+		h.close()
+		h.testServer = open(h.t, serverOptions{Database: database})
+		plain.rejoin()
+		a.rejoin()
+		b.rejoin()
+		h.wait(2 * sec)
+		h.equal("licences in use after the restart of the app", h.licences(), full)
+		fifth := h.begin("holds", "s4", 1)
+		h.wait(5 * sec)
+		h.equal("it waits for", h.waitOf(fifth).Reason, protocol.WaitSessionResources)
+
+		a.kill()
+		h.until("the leases of A's sessions expire", sec, func() bool {
+			h.licences()
+			return h.owner(owners["A"][0]) == "" && h.owner(owners["A"][1]) == ""
+		})
+		runs := []string{fifth}
+		for _, id := range owners["A"] {
+			runs = append(runs, h.begin("holds", id, 1))
+		}
+		c := h.start("C", byDefault, has("licence=1"))
+		h.wait(30 * sec)
+		used := h.licences()
+		h.equal("licences in use at B", used["B"], "2")
+		h.equal("licences in use at C", used["C"], "1")
+		h.equal("sessions without an owner", h.ownerless("s0", "s1", "s2", "s3", "s4"), 2)
+
+		h.start("A", byDefault, has("licence=2"))
+		for _, run := range runs {
+			output[string](h, run)
+		}
+		h.equal("licences in use at last", h.licences(), map[string]string{"A": "2", "B": "2", "C": "1"})
+		c.stop()
+		h.wait(30 * sec)
+		h.equal("sessions without an owner", h.ownerless("s0", "s1", "s2", "s3", "s4"), 1)
+		h.licences()
+	})
+}
+
+// ownerless returns how many of these sessions no worker holds.
+func (h *harness) ownerless(ids ...string) (n int) {
+	h.t.Helper()
+	for _, id := range ids {
+		if h.owner(id) == "" {
+			n++
+		}
+	}
+	return n
+}
+
+// A draining worker hands three sessions over to two workers that have a licence for one session each. Each prepares
+// one, and its licence is in use from then on. The third session is not handed over.
+func TestHandOversCompeteForResources(t *testing.T) {
+	bubble(t, "", func(h *harness) {
+		h.defines(3*sec, nil, prepares, func(d *activity.SessionDefinition) {
+			d.Resources = map[string]string{"licence": "1"}
+		})
+		h.flow("flow", conversation)
+		a := h.start("A", slots(16), has("licence=3"))
+		for i := range 3 {
+			h.begin("flow", fmt.Sprint("s", i))
+		}
+		h.until("all are set up", 10*ms, func() bool { return len(h.did("set up")) == 3 && len(h.did()) == 6 })
+		h.start("B", slots(16), has("licence=1"))
+		h.start("C", slots(16), has("licence=1"))
+		done := a.draining()
+		h.wait(sec)
+		h.equal("preparing", []int{h.reserved("B"), h.reserved("C")}, []int{1, 1})
+		// A releases the third session, for which no worker has a licence.
+		h.equal("licences in use", h.licences(), map[string]string{"A": "2", "B": "1", "C": "1"})
+		h.begin("flow", "other")
+		h.until("the hand-overs", 10*ms, func() bool {
+			h.licences()
+			return slices.Equal(slices.Sorted(slices.Values(h.held())), []string{"B", "C"})
+		})
+		done()
+		h.wait(5 * sec)
+		h.equal("set-ups", len(h.did("set up")), 5)
+		h.equal("a new session waits for a licence", len(h.did("first other")), 0)
+		used := h.licences()
+		h.equal("licences in use after the hand-overs", used["B"]+used["C"], "11")
 	})
 }
