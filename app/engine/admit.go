@@ -192,12 +192,17 @@ func admitSession(s *Session, l *Lessee, now time.Time, verb bool, e explain) Ve
 	if !l.Counted {
 		return e.refused(protocol.ReasonSessionOwned, protocol.WaitSessionUnclaimed, protocol.Wait{Session: s.ID})
 	}
+	// Checked before the places: for a session that the worker can never hold, no other session may be evicted.
+	short, lacks := w.shortage(s.resourcesAt(w), s.UsedBy(w, now), l.Used)
+	if lacks && short.Never {
+		return e.refusedFor(s, w, short)
+	}
 	// If an older process of the worker held the session, acquiring it again needs no additional place.
 	if !own && l.Sessions >= w.MaxSessions {
 		return e.refused(protocol.ReasonSessionLimit, protocol.WaitWorkerSessionsFull,
 			protocol.Wait{Session: s.ID, Worker: w.ID, Used: l.Sessions, Limit: w.MaxSessions})
 	}
-	if short, is := w.shortage(s.resourcesAt(w), s.UsedBy(w, now), l.Used); is {
+	if lacks {
 		return e.refusedFor(s, w, short)
 	}
 	return admitted()

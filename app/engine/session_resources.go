@@ -127,8 +127,8 @@ type Shortage struct {
 	Never             bool // the worker has too little even without any session
 }
 
-// shortage returns the first resource of which the worker has too little for resources of which it already counts had;
-// ok is false if it has enough of all. used is the sum at the worker.
+// shortage returns a resource of which the worker has too little for resources of which it already counts had, by
+// preference one of which it always has too little; ok is false if it has enough of all. used is the sum at the worker.
 func (w *Worker) shortage(needs, had protocol.Resources, used Amounts) (short Shortage, ok bool) {
 	if len(needs) == 0 {
 		return Shortage{}, false
@@ -140,10 +140,16 @@ func (w *Worker) shortage(needs, had protocol.Resources, used Amounts) (short Sh
 		if more <= 0 || !never && used[name]+more <= total.Thousandths() {
 			continue
 		}
-		free := max(0, total.Thousandths()-used[name])
-		return Shortage{Name: name, Need: need, Free: total.OfThousandths(free), Total: total, Never: never}, true
+		if !ok || never {
+			free := max(0, total.Thousandths()-used[name])
+			short = Shortage{Name: name, Need: need, Free: total.OfThousandths(free), Total: total, Never: never}
+			ok = true
+		}
+		if never {
+			break
+		}
 	}
-	return Shortage{}, false
+	return short, ok
 }
 
 // refusedFor returns the refusal of a worker that has too little of a resource.

@@ -32,7 +32,10 @@ func TestAdmissionComparesResources(t *testing.T) {
 		"lacks a thousandth": {
 			has: "licence=3", needs: "licence=1", used: "licence=2001m", reason: protocol.ReasonSessionLimit,
 		},
-		"never":                  {has: "licence=3", needs: "licence=4", reason: protocol.ReasonSessionRequirements},
+		"never": {has: "licence=3", needs: "licence=4", reason: protocol.ReasonSessionRequirements},
+		"never, although another lacks first": {
+			has: "a=3,b=1", needs: "a=1,b=2", used: "a=3", reason: protocol.ReasonSessionRequirements,
+		},
 		"declares nothing":       {needs: "licence=1", reason: protocol.ReasonSessionRequirements},
 		"memory without a limit": {needs: "memory=64GiB"},
 		"memory with a limit":    {has: "memory=32GiB", needs: "memory=64GiB", reason: protocol.ReasonSessionRequirements},

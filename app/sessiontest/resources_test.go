@@ -330,3 +330,33 @@ func TestHandOversCompeteForResources(t *testing.T) {
 		h.equal("licences in use after the hand-overs", used["B"]+used["C"], "11")
 	})
 }
+
+// No idle session is evicted from a worker that could not hold the waiting session afterwards either: the worker does
+// not have the resource, or the idle session uses none of it.
+func TestNoSessionIsEvictedWithoutRoomForTheWaitingOne(t *testing.T) {
+	for name, of := range map[string]string{"another worker has the resource": "", "a busy session uses it": "licence=1"} {
+		bubble(t, name, func(h *harness) {
+			h.flow("needs", needs)
+			h.flow("one", one)
+			h.start("A", byDefault, most(2), has(of))
+			idle := []string{"x"}
+			if of == "" {
+				idle = append(idle, "y")
+			}
+			for _, id := range idle {
+				output[string](h, h.begin("one", id, id, 1))
+			}
+			if of == "" {
+				h.start("B", byDefault, has("licence=1"))
+			}
+			h.begin("needs", "busy", "licence", "1", 120_000)
+			h.running("busy")
+			h.wait(12 * sec)
+			waits := h.begin("needs", "waits", "licence", "1", 1)
+			h.wait(time.Minute)
+			h.allHeld("A", idle...)
+			h.equal("the session that waits", h.owner("waits"), "")
+			output[string](h, waits)
+		})
+	}
+}

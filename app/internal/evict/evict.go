@@ -365,12 +365,10 @@ func (e *Evictor) fullWorkers(
 		}
 		if v.Reason == protocol.ReasonSessionLimit && h.Worker.MaxSessions > 0 {
 			list = append(list, k)
-			if held[k.ID].Sessions < h.Worker.MaxSessions {
-				if lacking == nil {
-					lacking = map[engine.WorkerKey]engine.Amounts{}
-				}
-				lacking[k] = s.Lacking(h.Worker, used)
+			if lacking == nil {
+				lacking = map[engine.WorkerKey]engine.Amounts{}
 			}
+			lacking[k] = s.Lacking(h.Worker, used)
 		}
 	}
 	return list, lacking
