@@ -223,6 +223,118 @@ func TestConcurrentResetsAndSignalsLoseNothing(t *testing.T) {
 	})
 }
 
+// Callers at two apps redrive and reset a failed run at the same time: one request wins, and the others are refused
+// since the workflow ID refers to the new run.
+func TestConcurrentResetsAndRedrivesCreateOneRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h := register(caller{t, a, "default"}, "w", "")
+		apps := []caller{h.caller, {t, b, "default"}}
+		for i := range 6 {
+			id := fmt.Sprint("order-", i)
+			run := h.start(id)
+			h.decide(h.poll("workflow"), step)
+			task := h.poll("activity")
+			h.want(200, "POST", stepPath(task, "complete"), h.stepBody(task, ""))
+			h.decide(h.poll("workflow"), failRun)
+			var responses []<-chan response
+			for n := range 4 {
+				responses = append(
+					responses, apps[n%2].later("POST", resetPath(id, run), `{"to":"last_task"}`),
+					apps[1-n%2].later("POST", redrivePath(id, run), `{}`),
+				)
+			}
+			var won []string
+			for _, r := range responses {
+				if got := <-r; got.status == 202 {
+					won = append(won, got.text("run_id"))
+				} else if got.status != 409 || got.text("reason") != "historical_run_command_rejected" {
+					t.Errorf("%s: %s", id, got.raw)
+				}
+			}
+			v := apps[1].want(200, "GET", "/api/workflows/"+id, "")
+			if len(won) != 1 || v.text("run_id") != won[0] || v.body["run_count"] != 2.0 {
+				t.Errorf("%s: the runs %v began: %s", id, won, v.raw)
+			}
+			apps[1].want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`)
+		}
+	})
+}
+
+// A run is reset at one app while its code completes it at another app and a signal arrives: the run closes once. If
+// the completion is acknowledged, the result stays; otherwise the reset ended the run. An acknowledged signal is in the
+// new run.
+func TestAResetWhileTheCodeClosesTheRun(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		h, other := register(caller{t, a, "default"}, "w", ""), caller{t, b, "default"}
+		for i := range 20 {
+			id := fmt.Sprint("order-", i)
+			run := h.start(id)
+			h.decide(h.poll("workflow"), waitForGo)
+			h.want(202, "POST", "/api/workflows/"+id+"/signal/go", `{"input":[1]}`)
+			task := h.poll("workflow")
+			second := h.later("POST", "/api/workflows/"+id+"/signal/go", `{"input":[2]}`)
+			reset := func() <-chan response { return other.later("POST", resetPath(id, run), `{"event":2}`) }
+			closing := func() <-chan response {
+				return h.later("POST", flowPath(task, "complete"), h.flowBody(task, `,"commands":[`+finish+`]`))
+			}
+			var done, completed <-chan response
+			if i%2 == 0 {
+				done, completed = reset(), closing()
+			} else {
+				completed, done = closing(), reset()
+			}
+			began, end, sent := <-done, <-completed, <-second
+			next := began.text("run_id")
+			v := other.want(200, "GET", "/api/workflows/"+id, "")
+			if began.status != 202 || v.text("run_id") != next || v.text("closed_reason") != "" || v.body["run_count"] != 2.0 {
+				t.Errorf("%s: reset: %s, the workflow: %s", id, began.raw, v.raw)
+			}
+			want := map[int]string{200: "WorkflowCompleted", 409: "WorkflowTerminated"}[end.status]
+			types := other.typesOf(id, run)
+			closings := 0
+			for _, name := range types {
+				if name == "WorkflowCompleted" || name == "WorkflowTerminated" {
+					closings++
+				}
+			}
+			if closings != 1 || types[len(types)-1] != want {
+				t.Errorf("%s: completion: %s, events of the old run: %v", id, end.raw, types)
+			}
+			signals := 1
+			if sent.status == 202 {
+				signals++
+			} else if sent.status != 409 {
+				t.Errorf("%s: signal: %s", id, sent.raw)
+			}
+			if got := len(other.eventsOf(id, next, "SignalReceived")); got != signals {
+				t.Errorf("%s: %d signals in the new run, want %d; the old run: %v", id, got, signals, types)
+			}
+			other.want(200, "POST", "/api/workflows/"+id+"/terminate", `{}`)
+		}
+	})
+}
+
+// The ID of an awakeable names the run that opened it. After that run was deleted, no request finds the awakeable of
+// the new run.
+func TestAnAwakeableOfADeletedRunCannotBeResolved(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		here, other := caller{t, a, "default"}, caller{t, b, "default"}
+		h := withAwakeables(here)
+		run := h.start("flow")
+		h.decide(h.poll("workflow"), openAwakeable)
+		other.want(202, "POST", resetPath("flow", run), `{"to":"last_task"}`)
+		h.want(200, "DELETE", "/api/workflows/flow/runs/"+run, "")
+		got := other.want(404, "POST", "/api/sojourn/awakeables/"+run+"-1/complete", `{"result":1}`)
+		if got.text("reason") != "awakeable_not_found" {
+			t.Errorf("resolved: %s", got.raw)
+		}
+		other.want(200, "POST", "/api/workflows/flow/terminate", `{}`)
+	})
+}
+
 // servedChild returns a command that starts a child of type flow in the queue of the worker.
 func servedChild(id, more string) string {
 	return `{"type":"start_child_workflow","workflow_type":"flow","queue":"` + handQueue + `","workflow_id":"` + id + `"` +

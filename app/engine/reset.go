@@ -140,10 +140,13 @@ func resetPoint(from *Head, events []history.Event, point ResetPoint) (int64, er
 func taskEnds(from *Head, events []history.Event) (ends []int64) {
 	last := map[string]int64{} // last event by task
 	var tasks []string
+	eager := false // the last task is an eager workflow task
 	for i := range events {
 		if id := events[i].TaskID; id != "" {
 			if _, known := last[id]; !known {
 				tasks = append(tasks, id)
+				result, ok := events[max(0, i-1)].Data.(*history.ActivityCompleted)
+				eager = ok && result.EagerHash != ""
 			}
 			last[id] = events[i].Seq
 		}
@@ -151,7 +154,7 @@ func taskEnds(from *Head, events []history.Event) (ends []int64) {
 	for i, id := range tasks {
 		if i == len(tasks)-1 {
 			run, n, ok := ParseTaskID(id)
-			if ok && run == from.ID && !from.completed(n) {
+			if ok && run == from.ID && !eager && !from.completed(n) {
 				break // it recorded local activities and is still open, or the run closed before it completed
 			}
 			// Only the last task can have closed the run.
@@ -164,7 +167,7 @@ func taskEnds(from *Head, events []history.Event) (ends []int64) {
 	return ends
 }
 
-// completed reports whether the nth workflow task has completed.
+// completed reports whether the nth workflow task, which is not an eager one, has completed.
 func (h *Head) completed(n int64) bool {
 	return h.Last != nil && (h.Last.Number > n || h.Last.Number == n && h.Last.Outcome != "failed")
 }
