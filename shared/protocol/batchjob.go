@@ -117,8 +117,8 @@ type BatchJobView struct {
 	Limit         int           `json:"limit"`
 	RatePerSecond int           `json:"rate_per_second"`
 	Reason        string        `json:"reason"`
-	SignalName    string        `json:"signal_name"` // empty for other actions
-	ResetTo       ResetTo       `json:"reset_to"`    // of the action reset; empty for other actions
+	SignalName    string        `json:"signal_name"`        // empty for other actions
+	ResetTo       ResetTo       `json:"reset_to,omitempty"` // of the action reset
 	CreatedBy     string        `json:"created_by"`
 	CreatedAt     history.Time  `json:"created_at"`
 	ClosedAt      *history.Time `json:"closed_at"`
