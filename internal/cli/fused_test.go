@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -78,7 +79,8 @@ type fused struct {
 	at      []client
 	wires   map[string][]*wire // of each worker in a separate process, one to each app
 	runs    map[string]string
-	mu      sync.Mutex // guards the fields below
+	lost    *atomic.Int64 // deliveries lost in all variants
+	mu      sync.Mutex    // guards the fields below
 	signals map[string]string
 }
 
@@ -213,11 +215,21 @@ func (f *fused) talk(ctx context.Context) {
 // SOJOURN_TEST_CRASHES workers have their default leases.
 func TestEagerTasksUnderKillsFreezesAndDisconnects(t *testing.T) {
 	t.Parallel()
+	// In one variant the workers in the processes of the apps may execute nearly all steps, so that no other worker has
+	// one when it is killed.
+	var lost atomic.Int64
+	t.Cleanup(func() {
+		if lost.Load() == 0 {
+			t.Error("no delivery was lost in any variant")
+		}
+	})
 	for _, way := range []string{"socket", "http"} {
 		for _, kind := range []string{"sqlite", "postgres"} {
 			t.Run(way+"/"+kind, func(t *testing.T) {
 				t.Parallel()
-				f := &fused{runs: map[string]string{}, signals: map[string]string{}, wires: map[string][]*wire{}}
+				f := &fused{
+					lost: &lost, runs: map[string]string{}, signals: map[string]string{}, wires: map[string][]*wire{},
+				}
 				f.leases = env{"SOJOURN_ATTEMPT_LEASE": "3s", "SOJOURN_SESSION_LEASE": "3s", "SOJOURN_SESSION_BUFFER": "1s"}
 				runs, rounds, lease := 6, 1, 3*time.Second
 				if os.Getenv(crashes) != "" {
@@ -333,7 +345,8 @@ func (f *fused) judge() {
 		"%d runs, %d steps, %d with the turn that followed, %d of them in a session; %d deliveries lost; %d signals; on %v",
 		len(f.runs), steps, turns, inside, lost, len(f.signals), workers,
 	)
-	if turns == 0 || inside == 0 || lost == 0 {
-		t.Error("no activity result came with an eager workflow task, or no delivery was lost")
+	f.lost.Add(int64(lost))
+	if turns == 0 || inside == 0 {
+		t.Error("no activity result came with an eager workflow task")
 	}
 }
