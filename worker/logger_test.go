@@ -93,6 +93,12 @@ func TestAWorkerWithoutALoggerLogsToTheDefaultOne(t *testing.T) {
 	t.Cleanup(func() { slog.SetDefault(before) })
 	a := apptest.Start(t, apptest.Options{})
 	w := start(t, a, link.Local{Join: a.Connections().Join}, func(o *worker.Options) { o.Logger = nil })
+	// The worker writes the line after the app has answered, and the app shows the worker before that.
+	eventually(t, "the worker reports its connection", func() bool {
+		log.mu.Lock()
+		defer log.mu.Unlock()
+		return bytes.Contains(log.buf.Bytes(), []byte("connected to the app"))
+	})
 	if got := log.find(t, "connected to the app")["worker_id"]; got != w.ID() {
 		t.Errorf("got worker %v, want %s", got, w.ID())
 	}
