@@ -1,4 +1,4 @@
-// The search for IDs on the page of runs: exact matches of any kind, IDs with a prefix, and the page of a single match.
+// The search for IDs on the page of runs, and the reset of a run on its page.
 import assert from "node:assert/strict";
 import { shown } from "./checks.mjs";
 
@@ -45,5 +45,27 @@ export const find = [
     await paste("WorkflowType = 'order'"); // a filter is no ID
     await shown(page.locator(`[data-run="${run}"]`));
     assert.equal(await page.locator("[data-found]").count(), 0);
+  }],
+  ["a run is reset to an event of its history, and the page of the new run opens", async ({ page, base, api, axe, shot }) => {
+    await api("/api/worker/register", { worker_id: "resetting", task_queue: "reset", runtime: "hand", supported_workflow_types: ["order"] });
+    const run = (await api("/api/workflows", { workflow_id: "order-8", workflow_type: "order", task_queue: "reset" })).run_id;
+    const { task } = await api("/api/worker/workflow-tasks/poll", { worker_id: "resetting", task_queue: "reset", timeout_seconds: 60 });
+    await api(`/api/worker/workflow-tasks/${task.task_id}/complete`, {
+      lease_owner: "resetting", workflow_task_attempt: task.workflow_task_attempt, commands: [{ type: "open_signal_wait", signal_name: "go" }],
+    });
+    await page.goto(`${base}/runs/${run}`);
+    const opened = page.locator('[data-event="SignalWaitOpened"]');
+    await opened.getByRole("button").first().click();
+    await page.getByRole("button", { name: "Reset to this event" }).click();
+    const dialog = page.getByRole("dialog");
+    await shown(dialog.getByText(`sojourn workflow reset order-8 --run ${run} --event 2`));
+    assert.deepEqual(await axe("[role=dialog]"), []);
+    await shot("reset");
+    await dialog.getByLabel("Reason").fill("wrong price");
+    await dialog.getByRole("button", { name: "Reset run" }).click();
+    await page.waitForURL((url) => url.pathname.startsWith("/runs/") && url.pathname !== `/runs/${run}`);
+    const { workflow_id, run_number } = await api(`/api${new URL(page.url()).pathname}`);
+    assert.deepEqual([workflow_id, run_number], ["order-8", 2]);
+    assert.equal((await api(`/api/runs/${run}`)).status, "terminated");
   }],
 ];
