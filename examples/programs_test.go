@@ -602,3 +602,18 @@ func TestJavaScriptWorkerReconnectsAndExitsOnRequest(t *testing.T) {
 		t.Fatalf("the worker did not leave:\n%s", printed)
 	}
 }
+
+// A worker program reports an unknown flag in one line, with the nearest flag, and lists its flags with --help.
+func TestAWorkerProgramNamesTheNearestFlag(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command(build(t, "worker-only"), "--queue", "q").CombinedOutput()
+	const want = "unknown flag --queue; did you mean --queues?; see worker-only --help\n"
+	if failed, ok := errors.AsType[*exec.ExitError](err); !ok || failed.ExitCode() != 2 || string(out) != want {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err = exec.Command(build(t, "worker-only"), "--help").Output()
+	if help := string(out); err != nil || !strings.HasPrefix(help, "Usage of worker-only:\n") ||
+		!strings.Contains(help, "--queues list") {
+		t.Errorf("%v: %s", err, out)
+	}
+}

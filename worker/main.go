@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -19,6 +20,7 @@ import (
 	"github.com/sojourn-run/sojourn/internal/process"
 	"github.com/sojourn-run/sojourn/internal/release"
 	"github.com/sojourn-run/sojourn/internal/slogbridge"
+	"github.com/sojourn-run/sojourn/internal/suggest"
 	"github.com/sojourn-run/sojourn/internal/workeropt"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
@@ -35,12 +37,14 @@ func Main(register func(*Registry)) {
 
 func run(r *Registry, args []string) int {
 	flags := pflag.NewFlagSet(filepath.Base(os.Args[0]), pflag.ContinueOnError)
+	flags.SetOutput(io.Discard) // else Parse prints the error together with all flags
 	config.Register(flags, config.Worker)
 	if err := flags.Parse(args); err != nil {
 		if errors.Is(err, pflag.ErrHelp) {
+			fmt.Printf("Usage of %s:\n%s", flags.Name(), flags.FlagUsages())
 			return 0
 		}
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintf(os.Stderr, "%s; see %s --help\n", suggest.Flag(flags, err), flags.Name())
 		return process.ExitUsage
 	}
 	c, _, warnings, err := config.Load(flags, os.Environ(), "")

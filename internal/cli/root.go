@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 
 	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/internal/cli/bench"
@@ -31,20 +30,7 @@ func (e usageError) Unwrap() error { return e.error }
 // usageErr returns a usageError that refers to the help of the command. For an unknown flag it suggests the
 // nearest one.
 func usageErr(c *cobra.Command, err error) error {
-	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok && len(unknown.GetSpecifiedName()) > 1 {
-		var names []string
-		c.Flags().VisitAll(func(f *pflag.Flag) {
-			if !f.Hidden {
-				names = append(names, f.Name)
-			}
-		})
-		near := suggest.Name(unknown.GetSpecifiedName(), names)
-		if near != "" {
-			near = "--" + near
-		}
-		err = fmt.Errorf("unknown flag --%s%s", unknown.GetSpecifiedName(), suggest.Ending(near))
-	}
-	return usageError{fmt.Errorf("%w; see %s --help", err, c.CommandPath())}
+	return usageError{fmt.Errorf("%w; see %s --help", suggest.Flag(c.Flags(), err), c.CommandPath())}
 }
 
 // program is one run of the command line.
