@@ -14,9 +14,9 @@ func (p *program) findCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "find ID",
 		Short: "Find runs, sessions, workers, schedules and activities by ID",
-		Long: `Find what has an ID: a workflow ID, run ID, business key, session, worker or schedule, or an activity or other
-step of a run (RUN-SEQUENCE). If nothing has it, the list shows objects whose IDs begin with it, at most five of each
-kind. The search does not become slower with the number of runs.`,
+		Long: `Find runs, sessions, workers, schedules and activities by an exact ID: a workflow ID, run ID, business key, session,
+worker or schedule, or a step of a run (RUN-SEQUENCE). Without an exact match, the list shows objects whose IDs begin
+with the text, at most five of each kind. The search does not become slower with the number of runs.`,
 		Args: oneArg("ID"),
 		RunE: func(c *cobra.Command, args []string) error {
 			path := "/api/sojourn/find?" + url.Values{"id": args}.Encode()
