@@ -127,6 +127,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			return c.Call(ctx, http.MethodPost, "/api/namespaces", protocol.NamespaceRequest{Name: s}, nil)
 		}},
 		"CompleteActivity token": {255, func(s string) error { return c.CompleteActivity(ctx, s, nil) }},
+		"FailActivity token":     {255, func(s string) error { return c.FailActivity(ctx, s, errors.New("x")) }},
 		"HeartbeatActivity token": {255, func(s string) error {
 			_, err := c.HeartbeatActivity(ctx, s, nil)
 			return err

@@ -314,13 +314,15 @@ func TestUsageIsRecounted(t *testing.T) {
 			c.want(201, "POST", "/api/workflows", c.run(fmt.Sprint("r-", i)))
 		}
 		c.want(200, "POST", "/api/workflows/r-0/cancel", `{}`)
-		until(t, "the counts are stored", func() bool { return storedNamespace(t, a, "default").Usage.OpenRuns == 2 })
-		bytes := storedNamespace(t, a, "default").Usage.StoredBytes
+		var n store.Namespace
+		until(t, "the counts are stored, and the first recount has ended", func() bool {
+			n = storedNamespace(t, a, "default")
+			return n.Usage.OpenRuns == 2 && !n.CountedAt.IsZero()
+		})
+		bytes := n.Usage.StoredBytes
 		if bytes <= 0 || bytes != int64(c.uses("stored_bytes")) {
 			t.Errorf("%d bytes are stored, %d shown", bytes, c.uses("stored_bytes"))
 		}
-		a.Stop()
-		a = apptest.Start(t, apptest.Options{Database: database})
 		_, err := a.Store().Commit(t.Context(), store.Transaction{
 			Needs: store.Keys{Namespaces: []string{"default"}},
 			Decide: func(rows store.Rows, _ time.Time) (store.Writes, error) {
@@ -332,9 +334,10 @@ func TestUsageIsRecounted(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		a.Stop()
+		a = apptest.Start(t, apptest.Options{Database: database})
 		c = caller{t, a, "default"}
 		c.want(200, "POST", "/api/workflows/r-1/cancel", `{}`)
-		var n store.Namespace
 		t.Cleanup(func() {
 			if t.Failed() {
 				t.Logf("the stored namespace at the end: %+v; before: %d bytes", n, bytes)

@@ -38,6 +38,11 @@ export interface Context<State extends object = Record<string, any>> {
   heartbeat(): void;
   /** Sends a heartbeat with progress: any value with a JSON form. The dashboard shows it, and the next attempt finds it as lastHeartbeat. */
   progress(value: unknown): void;
+  /**
+   * Ends the call and leaves the attempt open: a caller of the API reports its outcome with the token keys.attempt_id. It
+   * throws, so nothing after it runs.
+   */
+  pending(): never;
   /** Lines in the worker's log. */
   readonly log: Log;
 }
@@ -118,6 +123,15 @@ export type SetUp<Input = any, State = any> = (input: Input, ctx: Context) => St
 
 /** Releases what setUp returned, when the session is closed in good order. It has 10 seconds. */
 export type TearDown<State = any> = (state: State) => unknown;
+
+/**
+ * Returns a value from which another worker restores the state: JSON values of at most 2 MiB. It is called before the
+ * worker releases the session, while no call runs in it, and must not change the state.
+ */
+export type OnHandOver<State = any, Snapshot = any> = (state: State) => Snapshot | Promise<Snapshot>;
+
+/** Restores what onHandOver returned, after setUp and before the first call. If it throws, the state is lost. */
+export type Restore<State = any, Snapshot = any> = (state: State, snapshot: Snapshot) => unknown;
 
 /** Options of a session definition: `export const options: SessionOptions = { setUpTimeoutSeconds: 60 };` */
 export interface SessionOptions {
