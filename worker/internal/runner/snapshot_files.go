@@ -70,10 +70,11 @@ func (f *SnapshotFiles) replaced(namespace, id, name string) {
 	if f.Dir == "" {
 		return
 	}
-	others, _ := filepath.Glob(filepath.Join(f.folder(namespace), prefixOf(id)+"*"))
-	for _, path := range others {
-		if filepath.Base(path) != name {
-			_ = os.Remove(path)
+	folder := f.folder(namespace)
+	others, _ := fs.Glob(os.DirFS(folder), prefixOf(id)+"*")
+	for _, other := range others {
+		if other != name {
+			_ = os.Remove(filepath.Join(folder, other))
 		}
 	}
 }
@@ -135,16 +136,11 @@ func (f *SnapshotFiles) sweep(now time.Time) {
 		}
 	}
 	f.mu.Unlock()
-	folders, _ := filepath.Glob(filepath.Join(f.Dir, "ns-*"))
-	for _, folder := range folders {
-		_ = filepath.WalkDir(folder, func(path string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return nil //nolint:nilerr // another worker may have removed the file
-			}
-			if info, err := d.Info(); err == nil && now.Sub(info.ModTime()) > f.MaxAge {
-				_ = os.Remove(path)
-			}
-			return nil
-		})
+	files, _ := fs.Glob(os.DirFS(f.Dir), "ns-*/*") // the path of the directory may contain the characters of patterns
+	for _, name := range files {
+		path := filepath.Join(f.Dir, name)
+		if info, err := os.Lstat(path); err == nil && !info.IsDir() && now.Sub(info.ModTime()) > f.MaxAge {
+			_ = os.Remove(path)
+		}
 	}
 }
