@@ -154,13 +154,12 @@ func (w *Worker) release(ctx context.Context) {
 			in = with
 		}
 		in.Reason = "shutdown"
-		_, err := w.link.ReleaseSession(ctx, in)
-		if err == nil {
+		switch _, err := w.link.ReleaseSession(ctx, in); {
+		case err == nil:
 			w.runner.SnapshotStored(s.SessionID, in.Snapshot)
-		} else if protocol.ReasonOf(err) != "" { // otherwise the app may have stored the snapshot
+		case protocol.ReasonOf(err) != "":
 			w.runner.RemoveSnapshot(in.Snapshot)
-		}
-		if err != nil && protocol.ReasonOf(err) == "" {
+		default: // the app may have stored the snapshot
 			w.log.Warn().Err(err).Str("session_id", s.SessionID).Msg("failed to release a session")
 		}
 	}
@@ -239,9 +238,7 @@ func (w *Worker) yield(ctx context.Context, n protocol.SessionNotice) {
 		return
 	}
 	if w.sessions.Snapshots(n.SessionID, n.Epoch) {
-		w.snapshots.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), w.opt.Sessions.SnapshotTimeout)
-			defer cancel()
+		w.goSnapshot(func(ctx context.Context) {
 			if err := w.releaseWithSnapshot(ctx, n.SessionID, n.Epoch, n.Reason); err != nil {
 				w.log.Debug().Err(err).Str("session_id", n.SessionID).Msg("an idle session was not released")
 			}

@@ -46,21 +46,24 @@ func (w *Worker) storesSnapshots(h sandbox.Definition) bool {
 	return found
 }
 
-// takeSnapshot stores a snapshot of a session at the app's request, in the background.
-func (w *Worker) takeSnapshot(id string, epoch int64) {
+// goSnapshot calls f in the background, with a context that ends after the timeout of snapshots.
+func (w *Worker) goSnapshot(f func(ctx context.Context)) {
 	w.snapshots.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), w.opt.Sessions.SnapshotTimeout)
 		defer cancel()
-		w.handBack(ctx, id, epoch)
+		f(ctx)
 	})
+}
+
+// takeSnapshot stores a snapshot of a session at the app's request, in the background.
+func (w *Worker) takeSnapshot(id string, epoch int64) {
+	w.goSnapshot(func(ctx context.Context) { w.handBack(ctx, id, epoch) })
 }
 
 // releaseIdle releases an idle session with a snapshot, in the background. If the app refuses it, because a task is on
 // its way, the session stays.
 func (w *Worker) releaseIdle(id string, epoch int64) {
-	w.snapshots.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), w.opt.Sessions.SnapshotTimeout)
-		defer cancel()
+	w.goSnapshot(func(ctx context.Context) {
 		err := w.releaseWithSnapshot(ctx, id, epoch, string(sandbox.CauseEvictedIdle))
 		if err != nil && protocol.ReasonOf(err) == "" {
 			w.log.Warn().Err(err).Str("session_id", id).Int64("epoch", epoch).Msg("failed to release an idle session")

@@ -150,11 +150,11 @@ type Worker struct {
 	snapshots     sync.WaitGroup // running snapshots of sessions
 	machine       *link.Machine
 	lock          *os.File          // nil: none
-	found         sync.Mutex        // guards handlers and prepares
+	found         sync.Mutex        // guards handlers, storing, prepares and fileResources
 	handlers      Handlers          // activities of other languages
 	storing       map[string]bool   // whether files of session definitions store snapshots, by their hashes
 	prepares      map[string]string // hashes of the files of session definitions with a hand-over, by their names
-	// resources of session definitions in files whose options were read, by the names of the files; guarded by found
+	// resources of session definitions in files whose options were read, by the names of the files
 	fileResources map[string]fileResources
 	resources     protocol.Resources // amounts for sessions
 	executes      bool               // some activities run in executors
