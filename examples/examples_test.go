@@ -16,6 +16,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/conversation"
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
+	"github.com/sojourn-run/sojourn/examples/sessions/model"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
 	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
@@ -90,21 +91,7 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 	c := caller{t, a.URL()}
 	c.start(rebuild.Workflow, "r", "The cat and the dog, and the fish.")
 	c.signal("r", rebuild.Ask, "the")
-	c.until("r", func(r run) bool {
-		var h struct {
-			Events []struct {
-				Type string `json:"event_type"`
-			} `json:"events"`
-		}
-		c.must("GET", "workflows/r/runs/"+r.RunID+"/history", nil, &h)
-		done := 0
-		for _, e := range h.Events {
-			if e.Type == "ActivityCompleted" {
-				done++
-			}
-		}
-		return done == 2 && strings.Contains(r.Waits, "signal")
-	})
+	c.until("r", func(r run) bool { return strings.Contains(r.Waits, "signal") && completed(c, "r", r) == 2 })
 	kill()
 	work(t, a, short("second"))
 	c.signal("r", rebuild.Ask, "and")
@@ -115,6 +102,23 @@ func TestLostSessionIsRebuiltAndTheWorkflowNoticesNothing(t *testing.T) {
 		got[1].Epoch <= got[0].Epoch {
 		t.Errorf("got %+v", got)
 	}
+}
+
+// completed returns the number of completed activities in a run's history.
+func completed(c caller, id string, r run) (n int) {
+	c.t.Helper()
+	var h struct {
+		Events []struct {
+			Type string `json:"event_type"`
+		} `json:"events"`
+	}
+	c.must("GET", "workflows/"+id+"/runs/"+r.RunID+"/history", nil, &h)
+	for _, e := range h.Events {
+		if e.Type == "ActivityCompleted" {
+			n++
+		}
+	}
+	return n
 }
 
 func TestTenantsJournalIsOpenedOnceByEachOwner(t *testing.T) {
@@ -133,6 +137,30 @@ func TestTenantsJournalIsOpenedOnceByEachOwner(t *testing.T) {
 	c.result("two", &two)
 	if one.Lines != 2 || one.Worker != "first" || two.Lines != 3 || two.Worker != "second" || two.Opened <= one.Opened {
 		t.Errorf("got %+v, then %+v", one, two)
+	}
+}
+
+func TestModelMovesWithWhatItHasRead(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	with := func(id, amount string) func(*worker.Options) {
+		return func(o *worker.Options) { o.WorkerID, o.Resources = id, map[string]string{"gpu_mem": amount} }
+	}
+	stop, _ := work(t, a, with("first", "24GiB"))
+	c := caller{t, a.URL()}
+	c.start(model.Workflow, "m")
+	c.signal("m", model.Tell, "a")
+	c.until("m", func(r run) bool { return strings.Contains(r.Waits, "signal") && completed(c, "m", r) == 1 })
+	work(t, a, with("small", "8GiB"))
+	stop()
+	c.signal("m", model.Tell, "b")
+	c.until("m", func(r run) bool { return strings.Contains(r.Waits, "needs gpu_mem 24GiB") })
+	work(t, a, with("second", "80GiB"))
+	c.signal("m", model.Tell, "")
+	var got []model.Answer
+	c.result("m", &got)
+	if want := []model.Answer{{Texts: 1, Worker: "first"}, {Texts: 2, Worker: "second"}}; !slices.Equal(got, want) {
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/conversation"
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
+	"github.com/sojourn-run/sojourn/examples/sessions/model"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
 	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/examples/tour"
@@ -21,7 +22,7 @@ func Register(r *worker.Registry) { r.Examples(all) }
 func all(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
-		curlworker.Register, tenant.Register,
+		curlworker.Register, tenant.Register, model.Register,
 		tour.Register, look.Register,
 	} {
 		register(r)
