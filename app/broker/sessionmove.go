@@ -109,18 +109,19 @@ func (b *Broker) successor(ctx context.Context, key engine.SessionKey, named str
 		}
 	}
 	queues := s.QueuesWith(ofOwner)
-	best := -1
+	var best *engine.Lessee
 	for i, w := range workers {
+		l := lesseeOf(&workers[i])
 		fits := w.WorkerID != s.Owner && w.Sessions < w.MaxSessions &&
-			len(engine.Missing(s.NeededCapabilities(), w.Capabilities)) == 0 && fitsAt(&s, &workers[i]) &&
+			len(engine.Missing(s.NeededCapabilities(), w.Capabilities)) == 0 && s.FitsAt(l.Worker, l.Used) &&
 			len(engine.Missing(queues, w.TaskQueues)) == 0 && (s.ReleasePolicy != engine.PolicyFinish || w.Release == s.Release)
-		if fits && (best < 0 || roomier(&s, &workers[i], &workers[best])) {
-			best = i
+		if fits && (best == nil || s.RoomierFor(&l, best)) {
+			best = &l
 		}
 	}
 	// No other worker can acquire the session now. Release it anyway; it waits for its next acquisition.
-	if best < 0 {
+	if best == nil {
 		return "", nil
 	}
-	return workers[best].WorkerID, nil
+	return best.Worker.ID, nil
 }

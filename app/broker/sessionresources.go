@@ -33,7 +33,7 @@ func (b *Broker) workersFor(
 	return list, err
 }
 
-// lesseeOf returns a worker, as far as the room for a session depends on it.
+// lesseeOf returns a worker with only the fields that decide which worker has room for a session.
 func lesseeOf(w *protocol.WorkerView) engine.Lessee {
 	l := engine.Lessee{
 		Worker:   &engine.Worker{ID: w.WorkerID, Resources: protocol.Resources{}, SessionResources: w.SessionResources},
@@ -43,16 +43,4 @@ func lesseeOf(w *protocol.WorkerView) engine.Lessee {
 		l.Worker.Resources[name], l.Used[name] = r.Total, r.Used.Thousandths()
 	}
 	return l
-}
-
-// fitsAt reports whether a worker has the resources for a session.
-func fitsAt(s *engine.Session, w *protocol.WorkerView) bool {
-	l := lesseeOf(w)
-	return s.FitsAt(l.Worker, l.Used)
-}
-
-// roomier reports whether worker a has more room for a session than worker b.
-func roomier(s *engine.Session, a, b *protocol.WorkerView) bool {
-	x, y := lesseeOf(a), lesseeOf(b)
-	return s.RoomierFor(&x, &y)
 }
