@@ -329,9 +329,12 @@ func (w *Worker) FitsSessionOf(requirements []string, used Amounts) bool {
 			definition = name
 		}
 		text, is := strings.CutPrefix(r, resourcePrefix)
-		name, amount, ok := strings.Cut(text, "=")
+		if !is {
+			continue
+		}
+		name, amount, _ := strings.Cut(text, "=")
 		n, err := strconv.ParseInt(amount, 10, 64)
-		if !is || !ok || err != nil {
+		if err != nil {
 			continue
 		}
 		if needs == nil {
