@@ -99,8 +99,8 @@ func (f *Fleet) moveTo(ctx context.Context, c *candidates, w *engine.Worker) (mo
 		if err != nil {
 			return false, err
 		}
+		from, to := c.lessee(owner), c.lessee(w)
 		held = slices.DeleteFunc(slices.Clone(held), func(s engine.Session) bool {
-			from, to := c.lessee(owner), c.lessee(w)
 			return !s.Balances(owner, w, c.now) || !s.Evens(&from, &to) || !s.FitsAt(w, to.Used) || c.withheld(&s, w)
 		})
 		if len(held) == 0 {

@@ -207,7 +207,7 @@ func (c *candidates) room(w *engine.Worker) int { return w.MaxSessions - c.sessi
 // used returns the resources that the sessions of a worker use.
 func (c *candidates) used(w *engine.Worker) engine.Amounts { return c.held[w.ID].UsedAt(w) }
 
-// lessee returns a worker with what its sessions use.
+// lessee returns a worker with the number and the resources of its sessions.
 func (c *candidates) lessee(w *engine.Worker) engine.Lessee {
 	return engine.Lessee{Worker: w, Sessions: c.sessions(w), Used: c.used(w)}
 }
@@ -249,8 +249,9 @@ func (c *candidates) better(s *engine.Session, w, than *engine.Worker) bool {
 		if free := c.freeSetUp(w); free != c.freeSetUp(than) {
 			return free
 		}
-		if a, b := c.lessee(w), c.lessee(than); s.ShareAfter(&a) != s.ShareAfter(&b) {
-			return s.ShareAfter(&a) > s.ShareAfter(&b)
+		a, b := c.lessee(w), c.lessee(than)
+		if x, y := s.ShareAfter(&a), s.ShareAfter(&b); x != y {
+			return x > y
 		}
 	}
 	return cmp.Or(newest, cmp.Compare(c.room(w), c.room(than)), cmp.Compare(than.ID, w.ID)) > 0
