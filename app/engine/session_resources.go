@@ -53,9 +53,9 @@ type HeldResources struct {
 	Resources   protocol.Resources `json:"resources"`
 }
 
-// SuspendedTime is how long the resources of suspended state count: the worker drops the state five minutes after the
-// end of the lease, by its own clock.
-const SuspendedTime = 5*time.Minute + 10*time.Second
+// SuspendedTime is how long the resources of suspended state count: until the worker has dropped the state, with a
+// margin for its clock.
+const SuspendedTime = protocol.SuspendedState + 10*time.Second
 
 // everySession is the name in [Worker.SessionResources] whose resources apply to sessions of every definition.
 const everySession = "*"

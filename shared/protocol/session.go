@@ -80,6 +80,9 @@ const (
 	MaxSnapshotTimeout = 5 * time.Minute
 )
 
+// SuspendedState is how long a worker keeps the state of a session after the session's lease has ended, by its own clock.
+const SuspendedState = 5 * time.Minute
+
 // ReasonSnapshot is the reason of a release by a worker from which the app requested a snapshot, and of the notice with
 // that request. The app then releases the session, or first waits until a prepared successor has restored the snapshot.
 const ReasonSnapshot = "snapshot"

@@ -12,7 +12,7 @@ const batchFraction = 4
 
 // Suspended is how long a worker keeps the state of a session after the session's lease has ended. Meanwhile each
 // heartbeat of the worker asks the app to resume the session.
-const Suspended = 5 * time.Minute
+const Suspended = protocol.SuspendedState
 
 // retryAfter is the pause after a renewal to which no app responded.
 const retryAfter = time.Second
