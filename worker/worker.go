@@ -450,7 +450,7 @@ func (w *Worker) sessionResources() map[string]protocol.Resources {
 		add(strings.TrimPrefix(h.Name, sandbox.SessionPrefix), w.resourcesOf(h), h.Name)
 	}
 	if w.onlyExecutors() {
-		add("*", nil, w.activityTypes()...)
+		add(protocol.EverySession, nil, w.activityTypes()...)
 	}
 	return all
 }

@@ -57,13 +57,10 @@ type HeldResources struct {
 // margin for its clock.
 const SuspendedTime = protocol.SuspendedState + 10*time.Second
 
-// everySession is the name in [Worker.SessionResources] whose resources apply to sessions of every definition.
-const everySession = "*"
-
 // resourcesAt returns the resources that a session of a definition uses at a worker: needs, and for resources that it
 // does not contain the worker's defaults. Memory counts only at workers that declare it.
 func (w *Worker) resourcesAt(definition string, needs protocol.Resources) protocol.Resources {
-	for _, name := range []string{definition, everySession} {
+	for _, name := range []string{definition, protocol.EverySession} {
 		more := w.SessionResources[name]
 		if len(more) == 0 || name == "" {
 			continue

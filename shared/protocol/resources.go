@@ -139,6 +139,9 @@ func (q *Quantity) UnmarshalJSON(raw []byte) (err error) {
 // Resources are quantities by the name of the resource: what a session needs, or what a worker has for sessions.
 type Resources map[string]Quantity
 
+// EverySession is the name in [RegisterRequest.SessionResources] whose amounts apply to sessions of every definition.
+const EverySession = "*"
+
 // MaxResources is the maximum number of resources of a session or a worker.
 const MaxResources = 16
 
