@@ -11,10 +11,10 @@ import (
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
-// A session may need resources, such as the memory of a GPU or licences, of which workers declare how much they have.
-// The sum over the sessions of a worker never exceeds what it has. Suspended state counts, and so do places reserved
-// for a hand-over. As for the maximum number of sessions, only an acquisition that has summed them under the lock of
-// the worker's row may add to the sum.
+// Workers declare amounts of resources, such as the memory of a GPU or licences, and a session may need some of them.
+// No acquisition makes the sum over the sessions of a worker exceed the declared amounts. The sum includes sessions
+// whose state the worker may have suspended and sessions that it prepares. As with the maximum number of sessions, an
+// acquisition computes the sum under the lock of the worker's row.
 
 // Amounts are amounts by the name of the resource, in thousandths of its unit.
 type Amounts map[string]int64

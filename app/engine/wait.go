@@ -387,7 +387,7 @@ func (a *WaitContext) forWorker(
 	return nearest
 }
 
-// lessee returns the worker with what its sessions use.
+// lessee returns the worker with the number and the resources of its sessions.
 func (c *WorkerCandidate) lessee() Lessee {
 	return Lessee{Worker: c.Worker, Counted: true, Sessions: c.Sessions, Used: c.Used}
 }

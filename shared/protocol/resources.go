@@ -136,7 +136,8 @@ func (q *Quantity) UnmarshalJSON(raw []byte) (err error) {
 	return nil
 }
 
-// Resources are quantities by the name of the resource: what a session needs, or what a worker has for sessions.
+// Resources are quantities by the name of the resource: those a session needs, or those a worker declares for its
+// sessions.
 type Resources map[string]Quantity
 
 // EverySession is the name in [RegisterRequest.SessionResources] whose amounts apply to sessions of every definition.

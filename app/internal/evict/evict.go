@@ -249,7 +249,7 @@ type blocked struct {
 	workers []engine.WorkerKey
 	// lacking are the amounts that must become free, by the workers that lack resources.
 	lacking map[engine.WorkerKey]engine.Amounts
-	idle    []engine.Session // idle sessions at those workers that use what is lacking
+	idle    []engine.Session // idle sessions at those workers that use a lacking resource
 }
 
 // evictLongestIdle evicts the longest idle session of the full workers. A worker whose session was evicted is skipped

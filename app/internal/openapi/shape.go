@@ -10,8 +10,9 @@ import (
 
 var shapeSeed = maphash.MakeSeed()
 
-// shape returns a hash of what a schema can distinguish in most values: member names, types, the values of enumerations
-// (short strings without digits), and the set of the shapes of an array's elements, whatever their number and order.
+// shape returns a hash of the properties of a value that most schemas test: member names, types, the values of
+// enumerations (short strings without digits), and the set of the shapes of an array's elements. It ignores the number
+// and the order of the elements.
 func shape(v any) uint64 {
 	var h maphash.Hash
 	h.SetSeed(shapeSeed)

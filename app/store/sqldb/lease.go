@@ -197,7 +197,7 @@ type process struct {
 
 func processOf(w *engine.Worker) process { return process{w.Key(), w.Incarnation} }
 
-// load is what the sessions of a worker use: places and resources.
+// load is the number of sessions of a worker and the sum of their resources.
 type load struct {
 	sessions int
 	used     engine.Amounts
