@@ -80,7 +80,8 @@ const (
 	MaxSnapshotTimeout = 5 * time.Minute
 )
 
-// SuspendedState is how long a worker keeps the state of a session after the session's lease has ended, by its own clock.
+// SuspendedState is how long a worker keeps the state of a session after the session's lease has ended, by the worker's
+// clock.
 const SuspendedState = 5 * time.Minute
 
 // ReasonSnapshot is the reason of a release by a worker from which the app requested a snapshot, and of the notice with
