@@ -161,19 +161,7 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 	if request != "" {
 		needs.Receipts = []store.ReceiptKey{rk}
 	}
-	decide := func(rows store.Rows, now time.Time) (store.Writes, error) {
-		if request != "" {
-			// Check the receipt before the run: the first request may have closed the run, and its repetition must get
-			// the receipt instead of an error that the run is closed.
-			if r := rows.Receipt(rk); r != nil {
-				var receipt protocol.CommandReceipt
-				if err := readReceipt(r, hash, &receipt); err != nil {
-					return store.Writes{}, err
-				}
-				receipt.Retained = true
-				return store.Writes{Answer: receipt}, nil
-			}
-		}
+	first := func(rows store.Rows, now time.Time) (store.Writes, error) {
 		flow := rows.Workflow(key)
 		if flow == nil {
 			return store.Writes{}, transaction.WorkflowNotFound(t.WorkflowID)
@@ -208,20 +196,14 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 			o.fill(&receipt)
 		}
 		w.Answer = receipt
-		if request != "" {
-			// Commit the receipt with the step: a receipt without the step would report a change that did not happen,
-			// and a step without its receipt would be repeated.
-			stored, err := newReceipt(rk, hash, receipt, now)
-			if err != nil {
-				return store.Writes{}, err
-			}
-			w.Receipts = append(w.Receipts, stored)
-		}
 		return w, nil
 	}
-	out, err := transaction.Commit[protocol.CommandReceipt](
-		ctx, b.store, o.wrap.apply(store.Transaction{Needs: needs, Decide: decide}),
-	)
+	out, err := transaction.Commit[protocol.CommandReceipt](ctx, b.store, o.wrap.apply(store.Transaction{
+		Needs: needs,
+		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+			return decideOnce(rows, rk, hash, now, (*protocol.CommandReceipt).Retain, first)
+		},
+	}))
 	if protocol.ReasonOf(err) == protocol.ReasonHistoricalRun {
 		err = b.refuseUnknownRun(ctx, t, err)
 	}
@@ -231,20 +213,59 @@ func (b *Broker) command(ctx context.Context, o externalCommand) (protocol.Comma
 // refuseUnknownRun returns "not found" instead of refusal if the workflow never had the requested run. The transaction
 // that made the refusal saw only the current run.
 func (b *Broker) refuseUnknownRun(ctx context.Context, t protocol.Target, refusal error) error {
-	err := b.store.View(ctx, func(r store.Reader) error {
-		_, err := transaction.FindHead(ctx, r, t)
-		return err
-	})
-	if protocol.ReasonOf(err) == protocol.ReasonRunNotFound {
+	if _, err := b.headOf(ctx, t); protocol.ReasonOf(err) == protocol.ReasonRunNotFound {
 		return err
 	}
 	return refusal
+}
+
+// headOf reads the run of a target.
+func (b *Broker) headOf(ctx context.Context, t protocol.Target) (head *engine.Head, err error) {
+	err = b.store.View(ctx, func(r store.Reader) error {
+		head, err = transaction.FindHead(ctx, r, t)
+		return err
+	})
+	return head, err
 }
 
 func notCurrentRun(t protocol.Target, current string) error {
 	return protocol.Refuse(
 		protocol.ReasonHistoricalRun, "run %s is not the current run of %s", t.RunID, t.WorkflowID,
 	).With("current_run_id", current).With("target_scope", "run")
+}
+
+// decideOnce returns the writes of first and stores their answer as the response to a request, or returns the stored
+// response if the request is a repetition. Without a request ID it recognizes no repetition. retain marks a response as
+// the stored one.
+func decideOnce[R any](
+	rows store.Rows, key store.ReceiptKey, hash string, now time.Time, retain func(*R),
+	first func(store.Rows, time.Time) (store.Writes, error),
+) (store.Writes, error) {
+	if key.RequestID == "" {
+		return first(rows, now)
+	}
+	// Check the receipt before the run: the first request may have closed the run, and its repetition must get the
+	// receipt instead of an error that the run is closed.
+	if had := rows.Receipt(key); had != nil {
+		var response R
+		if err := readReceipt(had, hash, &response); err != nil {
+			return store.Writes{}, err
+		}
+		retain(&response)
+		return store.Writes{Answer: response}, nil
+	}
+	w, err := first(rows, now)
+	if err != nil {
+		return store.Writes{}, err
+	}
+	// Commit the receipt with the change: a receipt without the change would report a change that did not happen, and a
+	// change without its receipt would be repeated.
+	stored, err := newReceipt(key, hash, w.Answer, now)
+	if err != nil {
+		return store.Writes{}, err
+	}
+	w.Receipts = append(w.Receipts, stored)
+	return w, nil
 }
 
 // newReceipt returns the stored response to a request with a request ID or an Idempotency-Key.

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/internal/querytask"
 	"github.com/sojourn-run/sojourn/app/internal/transaction"
 	"github.com/sojourn-run/sojourn/app/store"
@@ -29,12 +28,7 @@ func (b *Broker) Query(ctx context.Context, in protocol.QueryRequest) (protocol.
 		return protocol.QueryResponse{}, err
 	}
 	in.Namespace = transaction.NamespaceOrDefault(in.Namespace)
-	var run *engine.Head
-	err := b.store.View(ctx, func(r store.Reader) error {
-		var err error
-		run, err = transaction.FindHead(ctx, r, in.Target)
-		return err
-	})
+	run, err := b.headOf(ctx, in.Target)
 	if err != nil {
 		return protocol.QueryResponse{}, err
 	}

@@ -48,7 +48,7 @@ func (b *Broker) commitRedrive(
 	out, err := transaction.Commit[protocol.RedriveReceipt](ctx, b.store, wrap.apply(store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			return r.decide(rows, rows.Workflow(key), now)
+			return decideOnce(rows, r.receipt, r.hash, now, (*protocol.RedriveReceipt).Retain, r.decide)
 		},
 	}))
 	return out, b.countQuotaRefusal(in.Namespace, "redrive", err)
@@ -73,11 +73,7 @@ const (
 // prepareRedrive reads the run and its history. A refusal is stored in r, because a repeated request must get the
 // response to the first one. The caller calls release after the commit.
 func (b *Broker) prepareRedrive(ctx context.Context, r *redrive) (release func(), err error) {
-	var from *engine.Head
-	err = b.store.View(ctx, func(read store.Reader) (err error) {
-		from, err = transaction.FindHead(ctx, read, r.in.Target)
-		return err
-	})
+	from, err := b.headOf(ctx, r.in.Target)
 	if err != nil {
 		return nil, err
 	}
@@ -136,17 +132,8 @@ func (b *Broker) copiedEvents(
 	return events, err
 }
 
-func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (store.Writes, error) {
-	if r.in.RequestID != "" {
-		if had := rows.Receipt(r.receipt); had != nil {
-			var out protocol.RedriveReceipt
-			if err := readReceipt(had, r.hash, &out); err != nil {
-				return store.Writes{}, err
-			}
-			out.Retained = true
-			return store.Writes{Answer: out}, nil
-		}
-	}
+func (r *redrive) decide(rows store.Rows, now time.Time) (store.Writes, error) {
+	flow := rows.Workflow(engine.WorkflowKey{Namespace: r.in.Namespace, ID: r.in.WorkflowID})
 	switch {
 	case flow == nil:
 		return store.Writes{}, transaction.WorkflowNotFound(r.in.WorkflowID)
@@ -180,13 +167,5 @@ func (r *redrive) decide(rows store.Rows, flow *engine.Workflow, now time.Time) 
 		},
 		ContinuedFrom: from.ID, ResumeSequence: resume,
 	}
-	w := store.Writes{Runs: []engine.Decision{d}, Workflows: []engine.Workflow{next}, Answer: out}
-	if r.in.RequestID != "" {
-		stored, err := newReceipt(r.receipt, r.hash, out, now)
-		if err != nil {
-			return store.Writes{}, err
-		}
-		w.Receipts = []store.Receipt{stored}
-	}
-	return w, nil
+	return store.Writes{Runs: []engine.Decision{d}, Workflows: []engine.Workflow{next}, Answer: out}, nil
 }

@@ -71,14 +71,6 @@ func (b *Broker) commitReset(
 	)
 }
 
-func (b *Broker) headOf(ctx context.Context, t protocol.Target) (head *engine.Head, err error) {
-	err = b.store.View(ctx, func(read store.Reader) error {
-		head, err = transaction.FindHead(ctx, read, t)
-		return err
-	})
-	return head, err
-}
-
 // reset is one request to reset a run.
 type reset struct {
 	in      protocol.ResetRequest
@@ -133,22 +125,13 @@ func (r *reset) commit(ctx context.Context, s store.Store) (protocol.ResetReceip
 	return transaction.Commit[protocol.ResetReceipt](ctx, s, r.wrap.apply(store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
-			return r.decide(rows, rows.Workflow(key), now)
+			return decideOnce(rows, r.receipt, r.hash, now, (*protocol.ResetReceipt).Retain, r.decide)
 		},
 	}))
 }
 
-func (r *reset) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (store.Writes, error) {
-	if r.in.RequestID != "" {
-		if had := rows.Receipt(r.receipt); had != nil {
-			var out protocol.ResetReceipt
-			if err := readReceipt(had, r.hash, &out); err != nil {
-				return store.Writes{}, err
-			}
-			out.Retained = true
-			return store.Writes{Answer: out}, nil
-		}
-	}
+func (r *reset) decide(rows store.Rows, now time.Time) (store.Writes, error) {
+	flow := rows.Workflow(engine.WorkflowKey{Namespace: r.in.Namespace, ID: r.in.WorkflowID})
 	switch {
 	case flow == nil:
 		return store.Writes{}, transaction.WorkflowNotFound(r.in.WorkflowID)
@@ -181,12 +164,5 @@ func (r *reset) decide(rows store.Rows, flow *engine.Workflow, now time.Time) (s
 		ContinuedFrom: run.ID, Event: r.plan.Point,
 	}
 	w.Answer = out
-	if r.in.RequestID != "" {
-		stored, err := newReceipt(r.receipt, r.hash, out, now)
-		if err != nil {
-			return store.Writes{}, err
-		}
-		w.Receipts = append(w.Receipts, stored)
-	}
 	return w, nil
 }

@@ -218,6 +218,9 @@ type CommandReceipt struct {
 	Retained     bool   `json:"retained,omitempty"` // the request_id was used before; this is the first receipt
 }
 
+// Retain marks the receipt as the stored one of an earlier request.
+func (r *CommandReceipt) Retain() { r.Retained = true }
+
 // RunView is a run in the responses of describe and lists.
 type RunView struct {
 	WorkflowID   string  `json:"workflow_id"`
