@@ -13,6 +13,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -107,11 +108,7 @@ func stuckText(v protocol.RunView) string {
 
 // runPath returns the path of a workflow, or of one run of it.
 func runPath(id, run string) string {
-	path := "/api/workflows/" + url.PathEscape(id)
-	if run != "" {
-		path += "/runs/" + url.PathEscape(run)
-	}
-	return path
+	return apiclient.RunPath("/api", protocol.Target{WorkflowID: id, RunID: run})
 }
 
 // runFlag adds the flag that selects a run other than the current one.

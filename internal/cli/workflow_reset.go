@@ -3,10 +3,10 @@ package cli
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/sojourn-run/sojourn/internal/apiclient"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -78,7 +78,7 @@ func (p *program) resetWorkflow() *cobra.Command {
 			in := protocol.ResetRequest{
 				Event: event, To: to, Reason: reason, Reapply: f.reapply(), RequestID: requestID(request),
 			}
-			path := strings.Replace(runPath(args[0], run), "/api/", "/api/sojourn/", 1) + "/reset"
+			path := apiclient.RunPath("/api/sojourn", protocol.Target{WorkflowID: args[0], RunID: run}) + "/reset"
 			return send(p, c, http.MethodPost, path, in, func(v protocol.ResetReceipt) error {
 				return p.printf("reset %s to event %d: run %s continues run %s", v.WorkflowID, v.Event, v.RunID, v.ContinuedFrom)
 			})
