@@ -121,7 +121,7 @@ func (r *runCopy) newRun(identity string, env Environment, now history.Time) (*s
 
 // copyEvent returns an event of the run from for the history of the run to. The IDs of activities, timers and waits
 // name the new run, because an event that ends one of them names the new run, and replayers compare the two. The IDs of
-// sessions, children and attempts stay: they name what exists.
+// sessions, children and attempts stay, since their rows exist.
 func copyEvent(data history.Data, from, to string) history.Data {
 	own := func(id string) string {
 		if rest, ok := strings.CutPrefix(id, from+"-"); ok {

@@ -15,9 +15,9 @@ import (
 // of the new run begins with a copy of the events up to that point, so its code replays them and then receives other
 // events than before. One transaction ends the open run and creates the new one.
 //
-// Sessions, children and awakeables that the copied events open belong to the new run afterwards. What arrived from
-// outside after the point is recorded in the new run again: signals, updates without a result, outcomes of awakeables,
-// and ends of children. What the code of the earlier run started after the point ends with that run.
+// Sessions, children and awakeables that the copied events open belong to the new run afterwards. Signals, updates
+// without a result, outcomes of awakeables and ends of children that the earlier run received after the point are
+// recorded in the new run again. Sessions, children and awakeables that its code started after the point end with it.
 
 // ReasonReset is the reason of the termination of a run that was reset.
 const ReasonReset = "reset"
@@ -172,7 +172,7 @@ func (h *Head) completed(n int64) bool {
 	return h.Last != nil && (h.Last.Number > n || h.Last.Number == n && h.Last.Outcome != "failed")
 }
 
-// findArrived finds what the new run receives again of the events after the point. run is the run at the point.
+// findArrived finds the events after the point that the new run receives again. run is the run at the point.
 func (r *Reset) findArrived(run *Run, events []history.Event) error {
 	tail := events[r.Point:]
 	completed := map[string]bool{} // updates that have a result
@@ -181,8 +181,8 @@ func (r *Reset) findArrived(run *Run, events []history.Event) error {
 			completed[d.UpdateID] = true
 		}
 	}
-	// The copied events contain the acceptance of these updates, so the code handles them again, also those that the old
-	// run has answered.
+	// The copied events contain the acceptance of these updates, so the code handles them again, including those that the
+	// earlier run has completed.
 	for _, u := range run.Updates.All() {
 		r.updates[u.ID] = true
 	}
@@ -306,7 +306,7 @@ func (r *Reset) Decide(run *Run, env Environment, identity string, now time.Time
 	return was, st.d, nil
 }
 
-// begun records in the new run what follows the copied events.
+// begun records the events that follow the copied ones, and schedules the open activities again.
 func (r *Reset) begun(st *step) error {
 	for _, e := range r.arrived {
 		st.receiveAgain(e)
@@ -340,8 +340,8 @@ func (st *step) receiveAgain(e history.Event) {
 	st.emit(e.Data)
 }
 
-// endChildren records the ends of children that were open when the earlier run closed: nobody received them. Children
-// that are still open report to the new run.
+// endChildren records the ends of children that were open when the earlier run closed; no run has received them.
+// Children that are still open report to the new run.
 func (r *Reset) endChildren(st *step) error {
 	if len(r.Children) == 0 {
 		return nil
