@@ -8,9 +8,11 @@ import (
 	"net/url"
 	"reflect"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	goclient "github.com/sojourn-run/sojourn/client"
 )
 
 // twice repeats a call as if the first response was lost. The second response must equal the first one except for the
@@ -55,6 +57,19 @@ func losingProxy(t *testing.T, app string, lose func() bool) string {
 	})
 	t.Cleanup(s.Close)
 	return s.URL
+}
+
+// losingClient returns a client that loses the first response of an app and repeats the request at another one. lost
+// counts the responses of the first app.
+func losingClient(t *testing.T, a, next *apptest.App) (c *goclient.Client, lost *atomic.Int64) {
+	t.Helper()
+	lost = new(atomic.Int64)
+	proxy := losingProxy(t, a.URL(), func() bool { return lost.Add(1) == 1 })
+	c, err := goclient.New(goclient.Options{URLs: []string{proxy, next.URL()}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, lost
 }
 
 // The response to every call of a worker may be lost. A repetition returns the same task and the same outcome, and has

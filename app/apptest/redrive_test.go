@@ -16,7 +16,6 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
-	goclient "github.com/sojourn-run/sojourn/client"
 	"github.com/sojourn-run/sojourn/shared/history"
 )
 
@@ -279,12 +278,7 @@ func TestARedriveWhoseResponseIsLostCreatesOneRun(t *testing.T) {
 		for name, second := range map[string]*apptest.App{"same": a, "other": b} {
 			run := h.start(name)
 			h.decide(h.poll("workflow"), failRun)
-			var lost atomic.Int64
-			proxy := losingProxy(t, a.URL(), func() bool { return lost.Add(1) == 1 })
-			c, err := goclient.New(goclient.Options{URLs: []string{proxy, second.URL()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, lost := losingClient(t, a, second)
 			next, err := c.Handle(name, run).Redrive(t.Context())
 			if err != nil {
 				t.Fatal(err)

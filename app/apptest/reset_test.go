@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -498,12 +497,7 @@ func TestAResetWhoseResponseIsLostCreatesOneRun(t *testing.T) {
 		for name, second := range map[string]*apptest.App{"same": a, "other": b} {
 			run := h.start(name)
 			h.decide(h.poll("workflow"), waitForGo)
-			var lost atomic.Int64
-			proxy := losingProxy(t, a.URL(), func() bool { return lost.Add(1) == 1 })
-			c, err := goclient.New(goclient.Options{URLs: []string{proxy, second.URL()}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c, lost := losingClient(t, a, second)
 			next, err := c.Handle(name, run).Reset(t.Context(), goclient.ResetOptions{Event: 2})
 			if err != nil {
 				t.Fatal(err)
