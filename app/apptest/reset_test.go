@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
+	"github.com/sojourn-run/sojourn/app/store"
 	goclient "github.com/sojourn-run/sojourn/client"
 )
 
@@ -532,4 +533,139 @@ func TestARepeatedResetFindsACommitWhoseResponseIsLost(t *testing.T) {
 		old.text("status") != "terminated" {
 		t.Errorf("repeated %s, the workflow %s, the old run %s", first.raw, v.raw, old.raw)
 	}
+}
+
+// One run of a chain has a child and a session of an earlier run, a child and a session of its own, an activity in
+// progress and a request for cancellation. After the reset, what its code started before the point continues with the
+// new run, what it started later ends, and the request is pending only if it arrived before the point. The chain then
+// continues as new.
+func TestAResetInAChainWithChildrenSessionsAndACancellation(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a, b := apptest.Two(t, apptest.Options{Database: database})
+		other := caller{t, b, "default"}
+		h := hand{caller{t, a, "default"}, "w"}
+		h.want(201, "POST", "/api/worker/register", `{"worker_id":"w","task_queue":"`+handQueue+`","runtime":"external",
+			"supported_workflow_types":["flow"],"supported_activity_types":["step"],
+			"capabilities":["worker_sessions","cancellation_requests"]}`)
+		tasks := map[string]handTask{} // workflow tasks that were polled, by workflow ID
+		next := func(id string) handTask {
+			for tasks[id] == nil {
+				task := h.poll("workflow")
+				tasks[task.text("workflow_id")] = task
+			}
+			task := tasks[id]
+			delete(tasks, id)
+			return task
+		}
+		for _, early := range []bool{true, false} {
+			id := fmt.Sprint("order-", early)
+			child := func(name string) string { return servedChild(name+id, `,"parent_close_policy":"terminate"`) }
+			status := func(name string) string {
+				return other.want(200, "GET", "/api/workflows/"+name+id, "").text("status")
+			}
+			closed := func(session string) bool {
+				return strings.Contains(other.want(200, "GET", "/api/worker-sessions/"+session, "").raw, `"status":"closed"`)
+			}
+			epochOf := func(task handTask) float64 {
+				held, _ := task["worker_session"].(map[string]any)
+				return held["epoch"].(float64)
+			}
+			current := func() string { return other.want(200, "GET", "/api/workflows/"+id, "").text("run_id") }
+			cancel := func() { other.want(200, "POST", "/api/workflows/"+id+"/request-cancellation", `{}`) }
+
+			first := h.start(id)
+			h.decide(next(id), `{"type":"start_session"}`, child("inherited-"), `{"type":"continue_as_new"}`)
+			run := current()
+			task := next(id)
+			if early {
+				cancel()
+			}
+			h.decide(task, inSession(first+"-1"), `{"type":"start_session"}`, child("own-"), waitForGo)
+			before := h.poll("activity")
+			if !early {
+				cancel()
+			}
+			h.decide(next(id), `{"type":"start_session"}`, child("later-"))
+
+			body := `{"to":"first_task","request_id":"r1"}`
+			began := other.want(202, "POST", resetPath(id, run), body).text("run_id")
+			if again := h.want(200, "POST", resetPath(id, run), body); again.text("run_id") != began || current() != began {
+				t.Errorf("%s: run %s, repeated: %s", id, began, again.raw)
+			}
+			h.eventually("/api/workflows/later-"+id, func(r response) bool { return r.text("status") == "cancelled" })
+			if !closed(run+"-5") || closed(first+"-1") || closed(run+"-2") {
+				t.Errorf("%s: the sessions after the reset", id)
+			}
+			h.want(409, "POST", stepPath(before, "complete"), h.stepBody(before, ""))
+			after := h.poll("activity")
+			if !strings.HasPrefix(after.text("task_id"), began+"-1") || epochOf(after) <= epochOf(before) {
+				t.Errorf("%s: activity %s after %s", id, after.json(), before.json())
+			}
+			h.want(200, "POST", stepPath(after, "complete"), h.stepBody(after, ""))
+			pending := map[bool]int{true: 1}[early]
+			task = next(id)
+			if n := strings.Count(task.json(), `"event_type":"WorkflowCancellationRequested"`); n != pending {
+				t.Errorf("%s: %d requests for cancellation, want %d: %s", id, n, pending, task.json())
+			}
+			h.decide(task, `{"type":"start_timer","delay_seconds":3600}`)
+
+			h.decide(next("own-"+id), finish)
+			h.eventually("/api/workflows/"+id+"/runs/"+began+"/history", func(r response) bool {
+				return strings.Count(r.raw, `"event_type":"ChildRunCompleted"`) == 1
+			})
+			h.decide(next(id), `{"type":"continue_as_new"}`)
+			if last := current(); last == began || status("inherited-") == "terminated" || closed(run+"-2") {
+				t.Errorf("%s: run %s after %s", id, last, began)
+			}
+			h.decide(next(id), finish)
+			h.eventually("/api/workflows/inherited-"+id, func(r response) bool { return r.text("status") == "terminated" })
+			if !closed(first+"-1") || !closed(run+"-2") {
+				t.Errorf("%s: sessions of the completed chain are open", id)
+			}
+			v := other.want(200, "GET", "/api/workflows/"+id, "")
+			if v.text("status") != "completed" || v.body["run_count"] != 4.0 {
+				t.Errorf("the chain: %s", v.raw)
+			}
+		}
+	})
+}
+
+// A reset of a history of 1,000 events needs as many statements and reads as one of 100 events. The database stores
+// about 64 events in a row, so the reset writes 14 more rows.
+func TestAResetOfALongHistoryNeedsNoMoreStatements(t *testing.T) {
+	apptest.Databases(t, func(t *testing.T, database string) {
+		a := apptest.Start(t, apptest.Options{Database: database})
+		h := register(caller{t, a, "default"}, "w", "")
+		const effect = `{"type":"record_side_effect","result":{"codec":"avro","blob":"wwHioz3/VYAiNwwCBAIA"}}`
+		cost := func(size, round int) (cost store.Stats) {
+			id := fmt.Sprintf("order-%d-%d", size, round)
+			run := h.start(id)
+			h.decide(h.poll("workflow"), strings.Repeat(effect+",", size-3)+waitForGo) // events 2 to size-1
+			h.want(202, "POST", "/api/workflows/"+id+"/signal/go", `{"input":[1]}`)    // event size
+			before := a.Store().Stats()
+			got := h.want(202, "POST", resetPath(id, run), `{"to":"last_task"}`)
+			after := a.Store().Stats()
+			if got.body["event"] != float64(size-1) {
+				t.Fatalf("reset of %d events: %s", size, got.raw)
+			}
+			h.decide(h.poll("workflow"), finish)
+			return store.Stats{
+				Statements: after.Statements - before.Statements, Reads: after.Reads - before.Reads, Rows: after.Rows - before.Rows,
+			}
+		}
+		var costs []store.Stats
+		for _, size := range []int{100, 1_000} {
+			least := cost(size, 0)
+			for round := range 4 { // background work of the app changes the counters, too
+				c := cost(size, round+1)
+				least.Statements, least.Reads = min(least.Statements, c.Statements), min(least.Reads, c.Reads)
+				least.Rows = min(least.Rows, c.Rows)
+			}
+			costs = append(costs, least)
+		}
+		small, large := costs[0], costs[1]
+		if large.Statements != small.Statements || large.Reads != small.Reads || large.Rows > small.Rows+15 {
+			t.Errorf("100 events: %+v, 1,000 events: %+v", small, large)
+		}
+	})
 }

@@ -131,16 +131,7 @@ func TestAnAwakeableStaysResolvedAfterTheAppIsKilled(t *testing.T) {
 // has one event.
 func TestAnAwakeableIsResolvedOnceWhileAnAppIsStopped(t *testing.T) {
 	t.Parallel()
-	f := newFleet(t)
-	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
-	f.worker["SOJOURN_TOKEN"], f.client.token = f.app["SOJOURN_TOKEN"], f.app["SOJOURN_TOKEN"]
-	f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
-	p := &plant{fleet: f, node: map[string]*process{}}
-	p.app = launch(t, f.dir, f.app, "app")
-	f.client.up()
-	there := p.client
-	_, there.base = p.another("app-2", address(t))
-	p.begin("worker", env{"SOJOURN_APP_URL": there.base})
+	p, there := onTwoApps(t)
 	run := there.start("w", "awakeable.wait").RunID
 	until(t, "the awakeable is open", func() bool {
 		v := there.describe("w")

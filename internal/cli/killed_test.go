@@ -145,6 +145,22 @@ func onDatabases(t *testing.T, name string, test func(p *plant)) {
 	})
 }
 
+// onTwoApps returns a plant on PostgreSQL, and a client of a second app, to which a worker is connected.
+func onTwoApps(t *testing.T) (p *plant, there client) {
+	t.Helper()
+	f := newFleet(t)
+	f.app["SOJOURN_TOKEN"] = "sjn_bootstrap_of_this_test_and_long_enough"
+	f.worker["SOJOURN_TOKEN"], f.client.token = f.app["SOJOURN_TOKEN"], f.app["SOJOURN_TOKEN"]
+	f.app["SOJOURN_DATABASE_URL"] = apptest.Postgres(t)
+	p = &plant{fleet: f, node: map[string]*process{}}
+	p.app = launch(t, f.dir, f.app, "app")
+	f.client.up()
+	there = p.client
+	_, there.base = p.another("app-2", address(t))
+	p.begin("worker", env{"SOJOURN_APP_URL": there.base})
+	return p, there
+}
+
 // begin starts a worker of this id, and returns when the app knows this process of it.
 func (p *plant) begin(id string, more env) {
 	p.t.Helper()

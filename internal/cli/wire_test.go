@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"bytes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 type wire struct {
 	addr     string
 	refusing atomic.Bool
+	dropped  chan []byte  // not nil: receives what the apps send, and nothing is forwarded to the other side
 	gate     sync.RWMutex // held for writing while the wire is cut
 	mu       sync.Mutex   // guards ends
 	ends     []net.Conn
@@ -20,11 +22,16 @@ type wire struct {
 // newWire starts a proxy that forwards each connection to the first address that accepts it.
 func newWire(t *testing.T, to ...string) *wire {
 	t.Helper()
+	return openWire(t, &wire{}, to)
+}
+
+func openWire(t *testing.T, w *wire, to []string) *wire {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &wire{addr: l.Addr().String()}
+	w.addr = l.Addr().String()
 	t.Cleanup(func() {
 		_ = l.Close()
 		w.each(func(c net.Conn) { _ = c.Close() })
@@ -78,7 +85,9 @@ func (w *wire) carry(from net.Conn, to []string) {
 			for {
 				n, err := way[0].Read(buf)
 				w.gate.RLock()
-				if err == nil {
+				if err == nil && w.dropped != nil && way[0] == far {
+					w.dropped <- bytes.Clone(buf[:n])
+				} else if err == nil {
 					_, err = way[1].Write(buf[:n])
 				}
 				if err != nil {
