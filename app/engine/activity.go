@@ -141,6 +141,15 @@ func (st *step) endActivity(a Activity, by bool) {
 	st.storeSession(s)
 }
 
+// endReported removes an attempt from its session after its worker, or a caller with its token, reported that its code
+// has returned. It returns how often the worker retried the activity after rebuilding the state of the session.
+func (st *step) endReported(a Activity, r *protocol.Recovered) (retries int) {
+	retries = st.recordRebuild(a, r)
+	st.usedSnapshot(a, r)
+	st.endActivity(a, true)
+	return retries
+}
+
 // undoAttempt undoes an attempt that never reached its worker. If the attempt was the first of the epoch, the next
 // attempt becomes the first one: only the first attempt of an epoch makes the worker build the session's state.
 func (st *step) undoAttempt(a Activity) {
@@ -276,9 +285,7 @@ func (in CompleteActivity) decide(st *step) error {
 
 // recordResult records the result at a given time, with the hash of its eager workflow task.
 func (st *step) recordResult(a Activity, in CompleteActivity, at history.Time, eagerHash string) {
-	rebuilt := st.recordRebuild(a, in.Recovered)
-	st.usedSnapshot(a, in.Recovered)
-	st.endActivity(a, true)
+	rebuilt := st.endReported(a, in.Recovered)
 	a.CodeVersion = in.Version
 	var recordedAt history.Time
 	if eagerHash != "" && a.SessionID != "" {
@@ -315,9 +322,7 @@ func (in FailActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	}
-	st.recordRebuild(a, in.Recovered)
-	st.usedSnapshot(a, in.Recovered)
-	st.endActivity(a, true)
+	st.endReported(a, in.Recovered)
 	if in.Executor != nil {
 		st.stateLost(a, in.Executor, in.Failure.Message)
 		if a.Suspect != nil && in.Executor.Verdict == string(LossBlamed) {

@@ -43,8 +43,7 @@ func (in PendActivity) decide(st *step) error {
 		st.refuseSuperseded(a)
 		return nil
 	}
-	st.recordRebuild(a, in.Recovered)
-	st.endActivity(a, true)
+	st.endReported(a, in.Recovered)
 	a.State, a.Pending = Pending, &PendingAttempt{Since: st.now, CodeVersion: in.Version}
 	// The lease ends. Its owner and its start stay, because the event of the outcome contains them.
 	a.Lease = Lease{
@@ -96,8 +95,7 @@ func (in ResolveActivity) decide(st *step) error {
 		st.d.Answer.Outcome, st.d.Answer.Recorded = "completed", true
 		return nil
 	}
-	st.recordRebuild(a, nil)
-	st.endActivity(a, true)
+	st.endReported(a, nil)
 	st.failAttempt(a, *in.Failure, in.Hash)
 	return nil
 }
