@@ -82,7 +82,7 @@ func (p *program) heartbeatActivity() *cobra.Command {
 	c := &cobra.Command{
 		Use: "heartbeat TOKEN", Short: "Send a heartbeat of a pending activity", Args: oneArg(activityTokenArg),
 		Long: "Send a heartbeat of a pending activity: restart its heartbeat timeout and store details for the next\n" +
-			"attempt. The output tells whether the workflow asks the activity to stop.",
+			"attempt. If the workflow has asked the activity to stop, the output says so.",
 		Example: "  sojourn activity heartbeat 01M7Z3C6QEMJX94H9XJ62VYFPB-4-1 --details '{\"page\": 50}'",
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if in.Details, err = p.readJSON(c, "--details", details); err != nil {
