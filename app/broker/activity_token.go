@@ -22,9 +22,9 @@ func (b *Broker) ResolveActivity(
 	ctx context.Context, in protocol.ActivityOutcomeRequest,
 ) (protocol.ActivityReceipt, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
-	run, seq, delivery, ok := engine.ParseAttemptID(in.Token)
-	if !ok || engine.AttemptID(run, seq, delivery) != in.Token {
-		return protocol.ActivityReceipt{}, attemptNotFound(in.Token)
+	run, seq, delivery, err := parseToken(in.Token)
+	if err != nil {
+		return protocol.ActivityReceipt{}, err
 	}
 	out, err := b.externalOutcome(ctx, ns, in.ExternalOutcome)
 	if err != nil {
@@ -59,6 +59,15 @@ func (b *Broker) ResolveActivity(
 		Token: in.Token, WorkflowID: o.Run.WorkflowID, RunID: run, ActivityType: name, Outcome: o.Outcome,
 		Retry: o.NextTask != "",
 	}, nil
+}
+
+// parseToken returns the attempt that a token names. The token must have the form in which the activity received it.
+func parseToken(token string) (run string, seq, delivery int64, err error) {
+	run, seq, delivery, ok := engine.ParseAttemptID(token)
+	if !ok || engine.AttemptID(run, seq, delivery) != token {
+		return "", 0, 0, attemptNotFound(token)
+	}
+	return run, seq, delivery, nil
 }
 
 // endedAttempt returns the first response if a request with this hash ended the attempt, and a refusal otherwise.
@@ -115,9 +124,9 @@ func (b *Broker) HeartbeatActivity(
 	ctx context.Context, in protocol.ActivityHeartbeatRequest,
 ) (protocol.ActivityHeartbeatReceipt, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
-	run, seq, delivery, ok := engine.ParseAttemptID(in.Token)
-	if !ok || engine.AttemptID(run, seq, delivery) != in.Token {
-		return protocol.ActivityHeartbeatReceipt{}, attemptNotFound(in.Token)
+	run, seq, delivery, err := parseToken(in.Token)
+	if err != nil {
+		return protocol.ActivityHeartbeatReceipt{}, err
 	}
 	progress, err := in.Join()
 	if err != nil {
