@@ -195,7 +195,7 @@ func TestAnOutcomeMayArriveBeforeThePendingReport(t *testing.T) {
 
 // payWorker runs a Go worker with the activity pay, which sends its token and returns activity.ErrPending, and a
 // workflow that runs it with two attempts.
-func payWorker(t *testing.T, a *apptest.App, url string, slots int) <-chan string {
+func payWorker(t *testing.T, url string, slots int) <-chan string {
 	t.Helper()
 	tokens, r := make(chan string, 100), worker.NewRegistry()
 	r.Activity("pay", func(ctx context.Context) (string, error) {
@@ -214,15 +214,7 @@ func payWorker(t *testing.T, a *apptest.App, url string, slots int) <-chan strin
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	runWorker(t, w)
 	return tokens
 }
 
@@ -244,7 +236,7 @@ func TestAPendingAttemptIsResolvedOnceIfResponsesAreLost(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		var way lossy
 		url := way.serve(t, a)
-		tokens := payWorker(t, a, a.URL(), 2)
+		tokens := payWorker(t, a.URL(), 2)
 		c, err := goclient.New(goclient.Options{URLs: []string{url}})
 		if err != nil {
 			t.Fatal(err)
@@ -289,7 +281,7 @@ func TestALostResponseToAPendingReportBeginsNoOtherAttempt(t *testing.T) {
 		a := apptest.Start(t, apptest.Options{Database: database})
 		way := lossy{only: `"type":"ActivityPending"`}
 		const n = 10
-		tokens := payWorker(t, a, way.serve(t, a), 2)
+		tokens := payWorker(t, way.serve(t, a), 2)
 		c, err := goclient.New(goclient.Options{URLs: []string{a.URL()}})
 		if err != nil {
 			t.Fatal(err)
@@ -352,12 +344,8 @@ func TestAPendingReportAndInvalidItemsShareARequest(t *testing.T) {
 				var tasks []handTask
 				for i := range 3 {
 					n++
-					w.want(201, "POST", "/api/sojourn/activities", fmt.Sprintf(
-						`{"activity_type":"step","workflow_id":"run-%d","task_queue":%q}`, n, handQueue))
-					task := w.poll("activity")
+					task, of := w.activityRun(fmt.Sprint("run-", n))
 					tasks = append(tasks, task)
-					of := fmt.Sprintf(`"kind":"activity","task_id":%q,"lease_owner":"w","activity_attempt_id":%q`,
-						task.text("task_id"), task.text("activity_attempt_id"))
 					item := "{" + of + pendingFailure + "}"
 					switch {
 					case i == place:
@@ -367,14 +355,9 @@ func TestAPendingReportAndInvalidItemsShareARequest(t *testing.T) {
 					}
 					items = append(items, item)
 				}
-				got := through.want(200, "POST", "/api/worker/tasks/complete", `{"items":[`+strings.Join(items, ",")+`]}`)
-				answers, _ := got.body["items"].([]any)
-				if len(answers) != 3 {
-					t.Fatalf("%s at %d: %s", name, place, got.raw)
-				}
+				got, answers := through.completeItems(items)
 				for i, answer := range answers {
 					outcome := []string{"rejected", "completed", "pending"}[(i-place+3)%3]
-					answer := handTask(answer.(map[string]any))
 					if answer.text("outcome") != outcome || answer["recorded"] != (i != place) ||
 						i == place && answer.text("reason") != bad[name].reason {
 						t.Errorf("%s at %d: item %d: want %s: %s", name, place, i, outcome, got.raw)
@@ -383,10 +366,7 @@ func TestAPendingReportAndInvalidItemsShareARequest(t *testing.T) {
 				through.want(200, "POST", tokenPath(tasks[(place+2)%3], "complete"), `{"result":1}`)
 				w.want(200, "POST", stepPath(tasks[place], "complete"), w.stepBody(tasks[place], ""))
 				for i := range tasks {
-					run := through.want(200, "GET", fmt.Sprintf("/api/workflows/run-%d", n-2+i), "")
-					if run.text("status") != "completed" {
-						t.Errorf("%s at %d: run %d: %s", name, place, i, run.raw)
-					}
+					through.wantCompleted(fmt.Sprint("run-", n-2+i))
 				}
 			}
 		}
@@ -398,7 +378,7 @@ func TestPendingAttemptsUseNoSlotAndNoPlaceInTheirSession(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
 		const n = 40
-		tokens := payWorker(t, a, a.URL(), 2)
+		tokens := payWorker(t, a.URL(), 2)
 		c, err := goclient.New(goclient.Options{URLs: []string{b.URL()}})
 		if err != nil {
 			t.Fatal(err)

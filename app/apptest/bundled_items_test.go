@@ -31,6 +31,39 @@ var badOutcomes = map[string]struct{ item, reason string }{
 	"a result above the limit":  {`{%s,"result":{"codec":"avro","blob":"` + strings.Repeat("AAAA", 1<<20) + `"}}`, "payload_too_large"},
 }
 
+// activityRun starts an activity run and leases its task. It also returns the members of an item of a completion that
+// identify the attempt.
+func (h hand) activityRun(id string) (task handTask, of string) {
+	h.t.Helper()
+	h.want(201, "POST", "/api/sojourn/activities", fmt.Sprintf(
+		`{"activity_type":"step","workflow_id":%q,"task_queue":%q}`, id, handQueue))
+	task = h.poll("activity")
+	return task, fmt.Sprintf(`"kind":"activity","task_id":%q,"lease_owner":"w","activity_attempt_id":%q`,
+		task.text("task_id"), task.text("activity_attempt_id"))
+}
+
+// completeItems sends a completion with several items and returns the response to each item.
+func (c caller) completeItems(items []string) (r response, answers []handTask) {
+	c.t.Helper()
+	r = c.want(200, "POST", "/api/worker/tasks/complete", `{"items":[`+strings.Join(items, ",")+`]}`)
+	all, _ := r.body["items"].([]any)
+	for _, one := range all {
+		answers = append(answers, one.(map[string]any))
+	}
+	if len(answers) != len(items) {
+		c.t.Fatalf("%d responses to %d items: %s", len(answers), len(items), r.raw)
+	}
+	return r, answers
+}
+
+// wantCompleted checks that the latest run of a workflow has completed.
+func (c caller) wantCompleted(id string) {
+	c.t.Helper()
+	if run := c.want(200, "GET", "/api/workflows/"+id, ""); run.text("status") != "completed" {
+		c.t.Errorf("%s: %s", id, run.raw)
+	}
+}
+
 // A refused item of a bundle is reported at its position, whatever its error and position. The outcomes of other runs
 // are recorded at once, once, and with their own results.
 func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
@@ -46,12 +79,8 @@ func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 				var tasks []handTask
 				for range 3 {
 					n++
-					w.want(201, "POST", "/api/sojourn/activities", fmt.Sprintf(
-						`{"activity_type":"step","workflow_id":"run-%d","task_queue":%q}`, n, handQueue))
-					task := w.poll("activity")
+					task, of := w.activityRun(fmt.Sprint("run-", n))
 					tasks = append(tasks, task)
-					of := fmt.Sprintf(`"kind":"activity","task_id":%q,"lease_owner":"w","activity_attempt_id":%q`,
-						task.text("task_id"), task.text("activity_attempt_id"))
 					item := fmt.Sprintf(`{%s,"result":%s}`, of, envelope(t, fmt.Sprint(n)))
 					if len(items) == place {
 						item = bad.item
@@ -61,13 +90,8 @@ func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 					}
 					items = append(items, item)
 				}
-				got := through.want(200, "POST", "/api/worker/tasks/complete", `{"items":[`+strings.Join(items, ",")+`]}`)
-				answers, _ := got.body["items"].([]any)
-				if len(answers) != 3 {
-					t.Fatalf("%s at %d: %s", name, place, got.raw)
-				}
+				got, answers := through.completeItems(items)
 				for i, answer := range answers {
-					answer := handTask(answer.(map[string]any))
 					refusal, _ := answer["error"].(map[string]any)
 					switch {
 					case i == place && (answer["recorded"] != false || answer["reason"] != bad.reason ||
@@ -82,10 +106,7 @@ func TestARefusedOutcomeAffectsNoOther(t *testing.T) {
 					w.want(200, "POST", stepPath(task, "complete"), w.stepBody(task, `,"result":`+envelope(t, `"own"`)))
 				}
 				for i := range tasks {
-					run := through.want(200, "GET", fmt.Sprintf("/api/workflows/run-%d", n-2+i), "")
-					if run.text("status") != "completed" {
-						t.Errorf("%s at %d: run %d: %s", name, place, i, run.raw)
-					}
+					through.wantCompleted(fmt.Sprint("run-", n-2+i))
 				}
 			}
 		}

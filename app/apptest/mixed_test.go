@@ -61,6 +61,20 @@ func languages() *worker.Registry {
 	return r
 }
 
+// runWorker runs a Go worker until the end of the test.
+func runWorker(t *testing.T, w *worker.Worker) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Errorf("the Go worker: %v", err)
+		}
+	})
+}
+
 // goWork starts a Go worker that connects to the app over the network.
 func goWork(t *testing.T, a *apptest.App, way string) {
 	t.Helper()
@@ -82,15 +96,7 @@ func goWork(t *testing.T, a *apptest.App, way string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
-	done := make(chan error, 1)
-	go func() { done <- w.Run(ctx) }()
-	t.Cleanup(func() {
-		stop()
-		if err := <-done; err != nil {
-			t.Errorf("the Go worker: %v", err)
-		}
-	})
+	runWorker(t, w)
 	ready, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	if err := w.WaitReady(ready); err != nil {
