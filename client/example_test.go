@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"net/http"
 	"os"
 	"time"
 
@@ -161,6 +162,25 @@ func ExampleWorkflow_StartUpdate() {
 		log.Fatal(err)
 	}
 	fmt.Println(items, "items")
+}
+
+// The bank reports the outcome of a payment with the token that the activity sent to it before it returned
+// activity.ErrPending.
+func ExampleClient_CompleteActivity() {
+	app, err := client.New(client.Options{URLs: []string{"https://app.example.com"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	http.HandleFunc("POST /paid", func(w http.ResponseWriter, r *http.Request) {
+		err := app.CompleteActivity(r.Context(), r.FormValue("token"), r.FormValue("receipt"))
+		switch client.ReasonOf(err) {
+		case "": // recorded now or by an earlier call of the bank
+		case client.ReasonAttemptEnded: // the attempt timed out, or the run has closed
+			http.Error(w, "the order is closed: refund the payment", http.StatusGone)
+		default:
+			http.Error(w, err.Error(), http.StatusServiceUnavailable) // the bank calls again
+		}
+	})
 }
 
 // Migrate moves a session before maintenance of its worker.

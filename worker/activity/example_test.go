@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"strings"
 
@@ -144,6 +145,23 @@ func ExampleLastHeartbeat() {
 		return nil
 	}
 	_ = publish
+}
+
+// The bank calls back with the token when the customer has paid: see client.CompleteActivity. Until then the attempt
+// uses no worker.
+func ExampleErrPending() {
+	pay := func(ctx context.Context, order string) (receipt string, err error) {
+		form := url.Values{"order": {order}, "token": {activity.Token(ctx)}}
+		resp, err := http.PostForm("https://bank.example/payments", form)
+		if err != nil {
+			return "", err // the retry policy applies
+		}
+		if err := resp.Body.Close(); err != nil {
+			return "", err
+		}
+		return "", activity.ErrPending
+	}
+	_ = pay
 }
 
 // All attempts of an activity send the same key, so that the payment service charges once.
