@@ -62,7 +62,7 @@ func TestTheResultOfAnAwakeableReachesTheCode(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if strings.HasPrefix(e.Type, "Awakeable") && strings.Contains(string(e.Attributes), "the-reason") {
+			if strings.HasPrefix(e.Type, "Awakeable") && strings.Contains(readable(string(e.Attributes)), "the-reason") {
 				t.Errorf("%s is readable: %s", e.Type, e.Attributes)
 			}
 		}

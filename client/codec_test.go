@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,21 @@ func encryptedWorker(t *testing.T, url string, list ...codec.Codec) (stop func()
 		err = failed.DecodeDetails(&why)
 		return text + ", " + failed.Message + ", " + why, err
 	})
+	r.Workflow("licence", func(ctx workflow.Context, to string) (string, error) {
+		ctx = workflow.WithActivity(ctx, workflow.ActivityOptions{Retry: &workflow.RetryPolicy{MaxAttempts: 2}})
+		_, err := workflow.Execute[string](ctx, "apply", to)
+		denied, ok := errors.AsType[*workflow.ActivityError](err)
+		if !ok {
+			return "", fmt.Errorf("not denied: %w", err)
+		}
+		var why string
+		if err := denied.DecodeDetails(&why); err != nil {
+			return "", err
+		}
+		licence, err := workflow.Execute[string](ctx, "apply", to)
+		return denied.Type + ", " + why + ", " + licence, err
+	})
+	r.Activity("apply", func(context.Context, string) (string, error) { return "", activity.ErrPending })
 	r.Activity("deliver", func(_ context.Context, to, text string) (string, error) {
 		if to == "nobody" {
 			return "", activity.NewError("Returned", "no such address", activity.Details("return "+text))
