@@ -66,6 +66,20 @@ async def heartbeat_and_cancellation(b):
 
 
 @case
+async def completed_from_outside(b):
+    handle = await b.start("asking")
+
+    async def token():
+        run = await b.client._request("GET", f"/workflows/{handle.workflow_id}")
+        steps = (run.get("pending") or {}).get("activities") or []
+        return next((s["activity_token"] for s in steps if s["state"] == "pending"), None)
+
+    said = await b.client._request("POST", f"/sojourn/activities/{await b.until(token)}/complete", json={"result": "paid"})
+    same(said["outcome"], "completed")
+    same(await b.result(handle), "paid")
+
+
+@case
 async def all_four_timeouts(b):
     said = await b.run("timing_out")
     for name, (category, message) in said.items():

@@ -56,6 +56,15 @@ def typed(key: str) -> None:
     raise OutOfStock(f"none left (run {ATTEMPTS[key]})")
 
 
+class ActivityPending(Exception):
+    """Leaves the attempt open: its outcome is reported with its token."""
+
+
+@activity.defn(name="asked")
+def asked() -> str:
+    raise ActivityPending("the outcome is reported with the token of the attempt")
+
+
 @activity.defn(name="nap")
 async def nap(seconds: float, value=None):
     await asyncio.sleep(seconds)
@@ -207,6 +216,12 @@ class Raising:
     def run(self, ctx):
         yield ctx.side_effect(lambda: 1)
         raise OutOfStock("the workflow itself gives up")
+
+
+@workflow.defn(name="asking")
+class Asking:
+    def run(self, ctx):
+        return (yield ctx.schedule_activity("asked", []))
 
 
 @workflow.defn(name="cancellable")
