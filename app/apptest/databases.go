@@ -19,10 +19,13 @@ import (
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
 )
 
-// Databases runs a test on a new SQLite file, and on a new PostgreSQL database if a server is available.
+// Databases runs a test on a new SQLite file, and on a new PostgreSQL database if a server is available. Both run at
+// the same time, since most tests wait longer than they compute, and have ended when Databases returns.
 func Databases(t *testing.T, test func(t *testing.T, database string)) {
-	t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) })
-	t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) })
+	var both sync.WaitGroup
+	both.Go(func() { t.Run("sqlite", func(t *testing.T) { test(t, SQLite(t)) }) })
+	both.Go(func() { t.Run("postgres", func(t *testing.T) { test(t, Postgres(t)) }) })
+	both.Wait()
 }
 
 // Two starts two apps on the database of o, or one app if the database allows only one, as SQLite does.

@@ -142,6 +142,7 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 	if testing.Short() {
 		t.Skip("resumes 150 sessions")
 	}
+	var mu sync.Mutex
 	spent := map[string][]store.Stats{}
 	for _, sessions := range []int{10, 150} {
 		apptest.Databases(t, func(t *testing.T, database string) {
@@ -177,6 +178,8 @@ func TestTheSessionsOfAHeartbeatAreResumedTogether(t *testing.T) {
 				}
 			}
 			kind, _, _ := strings.Cut(database, ":")
+			mu.Lock()
+			defer mu.Unlock()
 			spent[kind] = append(spent[kind], store.Stats{
 				Statements: now.Statements - before.Statements, Changes: now.Changes - before.Changes,
 			})

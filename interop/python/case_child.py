@@ -30,12 +30,16 @@ async def children_in_parallel(b):
 
 
 async def child_of(b, handle):
-    """The workflow id of the run's first child, once it has one."""
+    """The workflow ID of the run's first child once it has one, or "" if the run ended before."""
 
-    async def started():
-        return [e["payload"]["child_workflow_instance_id"] for e in await b.events(handle) if e["event_type"] == "ChildRunStarted"]
+    async def either():
+        events = await b.events(handle)
+        for e in events:
+            if e["event_type"] == "ChildRunStarted":
+                return [e["payload"]["child_workflow_instance_id"]]
+        return [""] if events[-1]["event_type"] in ("WorkflowFailed", "WorkflowTimedOut") else None
 
-    return (await b.until(started))[0]
+    return (await b.until(either))[0]
 
 
 @case
@@ -59,10 +63,16 @@ async def what_becomes_of_children(b):
     """Each parent-close policy, for a parent that is cancelled and for one that fails its own deadline."""
     want = {"abandon": "waiting", "request_cancel": "cancelled", "terminate": "terminated"}
 
-    async def one(policy, status, options):
-        handle = await b.start("parent", [["sleeping", [300], {"parent_close_policy": policy}]], **options)
-        child = b.client.get_workflow_handle(await child_of(b, handle))
-        if not options:
+    async def one(policy, status, timeout):
+        while True:
+            options = {"run_timeout_seconds": timeout} if timeout else {}
+            handle = await b.start("parent", [["sleeping", [300], {"parent_close_policy": policy}]], **options)
+            if started := await child_of(b, handle):
+                break
+            assert timeout, "the run ended before it had started its child"
+            timeout *= 2  # on a busy machine the deadline passed before the parent had started its child
+        child = b.client.get_workflow_handle(started)
+        if not timeout:
             await handle.cancel(reason="the parent goes")
 
         async def closed():
@@ -76,7 +86,7 @@ async def what_becomes_of_children(b):
         if policy == "abandon":
             await child.terminate()
 
-    await asyncio.gather(*(one(p, s, options) for p, s in want.items() for options in ({}, {"run_timeout_seconds": 6})))
+    await asyncio.gather(*(one(p, s, timeout) for p, s in want.items() for timeout in (0, 6)))
 
 
 @case
