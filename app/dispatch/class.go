@@ -36,11 +36,18 @@ type group struct {
 type member struct {
 	worker *engine.Worker
 	class  *class
-	spots  map[*pollQueue]*spot
+	spots  map[spotKey]*spot
 	age    uint64    // incremented by forget, so that results of earlier claims are ignored
 	polls  []*Waiter // in order of arrival
 	used   uint64    // number of the last arrival of the worker
 	before *member   // previous member of the same worker ID (other types or another process) that still has polls
+}
+
+// spotKey identifies a spot of a worker. Polls for a hand-over receive only tasks of the sessions that the worker hands
+// over, so their empty claims do not mean that the poll queue has no task for the worker's other polls.
+type spotKey struct {
+	queue    *pollQueue
+	handOver bool
 }
 
 // spot records the last empty claim of one worker in a poll queue.
@@ -61,12 +68,13 @@ func (s *spot) mayHaveUrgentTask(priority int) bool {
 	})
 }
 
-// spot returns the worker's entry for a poll queue.
-func (m *member) spot(l *pollQueue) *spot {
-	s := m.spots[l]
+// spot returns the worker's spot in a poll queue, of its polls for a hand-over or of the others.
+func (m *member) spot(l *pollQueue, handOver bool) *spot {
+	k := spotKey{l, handOver}
+	s := m.spots[k]
 	if s == nil {
 		s = &spot{group: l.group(m.class)}
-		m.spots[l] = s
+		m.spots[k] = s
 	}
 	return s
 }
@@ -110,7 +118,7 @@ func (d *Dispatch) member(w *engine.Worker) *member {
 		if m == nil {
 			d.prune()
 		}
-		m = &member{worker: w, class: d.class(w), spots: map[*pollQueue]*spot{}, before: m.waiting()}
+		m = &member{worker: w, class: d.class(w), spots: map[spotKey]*spot{}, before: m.waiting()}
 		d.members[k] = m
 	default:
 		m.worker = w

@@ -467,6 +467,33 @@ func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
 	})
 }
 
+// A poll for a hand-over finds no task and still waits when the worker polls for all tasks again: the empty claim of the
+// first poll does not delay the second one.
+func TestAnEmptyClaimForAHandOverDoesNotCountForOtherPolls(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		w := worker("a")
+		only := spec(w, 1, oneActivity)
+		only.Lessee.Draining = true
+		waits := waitFor(t.Context(), d.Enter(only), time.Minute)
+		rested()
+		b.addReady(activity("x"))
+		rested()
+		before := b.sent()
+		wantTasks(t, waitFor(t.Context(), d.Enter(spec(w, 1, oneActivity)), time.Second), "x")
+		rested()
+		if b.sent() == before {
+			t.Error("the second poll received the task without a claim")
+		}
+		before = b.sent()
+		time.Sleep(10 * time.Second)
+		if b.sent() != before {
+			t.Errorf("%d claims while no task waits", b.sent()-before)
+		}
+		d.Drop(w.Key(), ErrDrained)
+		<-waits
+	})
+}
+
 func TestBacklogWithoutEligiblePollersCausesFewClaims(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		none := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)

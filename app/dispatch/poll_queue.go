@@ -248,7 +248,8 @@ func (d *Dispatch) prune() {
 			l.resume()
 			delete(d.pollQueues, k)
 			for _, m := range d.members {
-				delete(m.spots, l)
+				delete(m.spots, spotKey{l, false})
+				delete(m.spots, spotKey{l, true})
 			}
 		}
 	}

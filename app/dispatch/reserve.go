@@ -163,7 +163,7 @@ func (d *Dispatch) stickyWaiter(l *pollQueue, want engine.TaskRequirements, o st
 		if m == nil || m.worker.Incarnation != p.Incarnation {
 			continue
 		}
-		if s := m.spots[l]; s == nil || !s.hasNoOlderTask() {
+		if s := m.spots[spotKey{queue: l}]; s == nil || !s.hasNoOlderTask() {
 			continue
 		}
 		if w := m.longest(l, want, o); w != nil {

@@ -144,7 +144,7 @@ func (w *Waiter) enter(l *pollQueue) {
 		}
 	}
 	l.size++
-	w.entries = append(w.entries, entry{queue: l, spot: w.member.spot(l), waiter: w})
+	w.entries = append(w.entries, entry{queue: l, spot: w.member.spot(l, w.spec.Lessee.Draining), waiter: w})
 }
 
 // Wait blocks until a task was delivered, for at most hold. With hold 0 it waits only for the claims that look for

@@ -28,6 +28,7 @@ func (l *Link) applyIntent(i protocol.Intent, reason string) {
 	default:
 		close(l.paused)
 		l.paused = nil
+		l.notifyChanged() // a poll that the app refused because of the drain need not wait before the next one
 	}
 	l.mu.Unlock()
 	if was {

@@ -140,7 +140,7 @@ type Link struct {
 	mu              sync.Mutex // guards the fields below
 	live            *live
 	generation      uint64        // number of the connection; incremented at every disconnect
-	changed         chan struct{} // closed and replaced when live changes
+	changed         chan struct{} // closed and replaced by notifyChanged
 	fatal           error
 	draining        bool
 	handOver        *handOver      // nil: no session of this worker is handed over
@@ -414,8 +414,7 @@ func (l *Link) publish(lv *live) {
 		lv.generation = l.generation
 	}
 	l.live = lv
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.notifyChanged()
 }
 
 // Generation counts disconnects. A task that started under an older generation does not poll for more tasks.
@@ -425,7 +424,7 @@ func (l *Link) Generation() uint64 {
 	return l.generation
 }
 
-// Changed returns a channel that is closed at the next disconnect or connect.
+// Changed returns a channel that is closed at the next disconnect or connect, or when an operator resumes this worker.
 func (l *Link) Changed() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -486,6 +485,12 @@ func (l *Link) wait(ctx context.Context) (*live, error) {
 	}
 }
 
+// notifyChanged wakes the callers that wait for the channel of Changed. The caller must hold mu.
+func (l *Link) notifyChanged() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
 // fail ends the link permanently.
 func (l *Link) fail(err error) {
 	l.mu.Lock()
@@ -497,8 +502,7 @@ func (l *Link) fail(err error) {
 	if l.live != nil {
 		l.live.end(err)
 	}
-	close(l.changed)
-	l.changed = make(chan struct{})
+	l.notifyChanged()
 }
 
 // setDeregistered records whether the worker has sent its deregistration.

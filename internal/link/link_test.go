@@ -161,6 +161,34 @@ func TestNextURLIsTriedWhenOneFails(t *testing.T) {
 	})
 }
 
+// A loop that pauses after a poll waits for the channel of Changed: it polls again when an operator resumes the worker.
+func TestAResumedWorkerPollsAtOnce(t *testing.T) {
+	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
+		a := apptest.Start(t, apptest.Options{})
+		l := start(t, link.Options{Carrier: to(a.URL())})
+		l.ready()
+		operate := func(verb string) {
+			if _, err := a.Broker().Fleet().OperateFleet(t.Context(), protocol.FleetRequest{
+				FleetTarget: protocol.FleetTarget{WorkerID: "w"}, Verb: verb,
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		operate(protocol.FleetDrain)
+		eventually(t, "the worker is drained", l.Paused)
+		changed := l.Changed()
+		operate(protocol.FleetResume)
+		select {
+		case <-changed:
+		case <-time.After(ceiling):
+			t.Fatal("the channel stays open")
+		}
+		if !l.Connected() || l.Paused() {
+			t.Errorf("connected: %t, paused: %t", l.Connected(), l.Paused())
+		}
+	})
+}
+
 func TestPollsPauseWhileReleasesDiffer(t *testing.T) {
 	remote(t, func(t *testing.T, to func(...string) link.Carrier) {
 		a := apptest.Start(t, apptest.Options{})

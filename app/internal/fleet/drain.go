@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -210,24 +211,25 @@ func (f *Fleet) followDrains(
 	}); err != nil {
 		return err
 	}
+	var errs []error
 	for _, k := range keys {
 		h, has := known[k], held[k.ID].Leases+held[k.ID].Sessions > 0
-		f.sendIntent(k, h, f.intentAt(h.Worker, f.storeTime(), has), has)
-		if held[k.ID].Sessions == 0 {
-			continue
-		}
-		d := f.workers.DrainOf(h.Worker)
-		if d != nil {
-			if _, _, err := f.moveSessions(ctx, h.Worker, d); err != nil {
-				return err
-			}
-		} else if !h.Draining {
+		intent := f.intentAt(h.Worker, f.storeTime(), has)
+		// Before the intent is recorded as sent: afterwards a failed update would not be repeated, and the tasks of the
+		// sessions would wait until the sessions expire.
+		if intent == protocol.IntentWork && held[k.ID].Sessions > 0 && !h.Draining {
 			if err := f.undrainSessions(ctx, k); err != nil {
-				return err
+				errs = append(errs, err)
+				continue
 			}
+		}
+		f.sendIntent(k, h, intent, has)
+		if d := f.workers.DrainOf(h.Worker); d != nil && held[k.ID].Sessions > 0 {
+			_, _, err := f.moveSessions(ctx, h.Worker, d)
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 // sendIntent notifies a worker of the operator's intent if it has changed, and records whether the worker still holds
