@@ -99,14 +99,20 @@ func (w *Worker) handBack(ctx context.Context, id string, epoch int64) {
 	if !ok {
 		return
 	}
-	defer h.EndSnapshot()
+	outdated := false
+	defer func() {
+		if h.EndSnapshot() && outdated {
+			w.takeSnapshot(id, epoch) // for the later request
+		}
+	}()
 	in := w.snapshotOf(ctx, h)
 	in.Reason = protocol.ReasonSnapshot
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.opt.Sessions.SnapshotTimeout)
 	defer cancel()
 	unknown := false // the app may have stored the snapshot although the worker received no response
 	for {
-		if h.UsedSinceSnapshot() { // the app withdrew its request; after a later one the snapshot would be outdated
+		// The app withdrew its request; after a later one the snapshot would be outdated.
+		if outdated = h.UsedSinceSnapshot(); outdated {
 			if !unknown {
 				w.runner.RemoveSnapshot(in.Snapshot)
 			}

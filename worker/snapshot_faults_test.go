@@ -103,12 +103,15 @@ func TestASnapshotOfAnEarlierRequestIsDiscarded(t *testing.T) {
 	var calls atomic.Int64
 	gate := make(chan struct{})
 	open := sync.OnceFunc(func() { close(gate) })
-	c := counting{take: func(string) error {
-		if calls.Add(1) == 1 {
-			<-gate
-		}
-		return nil
-	}}
+	c := counting{
+		take: func(string) error {
+			if calls.Add(1) == 1 {
+				<-gate
+			}
+			return nil
+		},
+		options: func(o *worker.Options) { o.Sessions.SnapshotTimeout = protocol.MaxSnapshotTimeout },
+	}
 	c.start(t, "A", ways["socket"](a))
 	t.Cleanup(open) // before the worker ends
 	if got := count(t, a); got != "A 1" {

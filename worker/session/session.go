@@ -138,6 +138,7 @@ type Holding struct {
 	idleReleased time.Time     // last activity of the idle session whose release was started
 	leaving      bool          // a snapshot is taken, or the idle session is released
 	used         bool          // an attempt began after the snapshot
+	requested    bool          // the app requested a snapshot while one was taken
 	unused       chan struct{} // closed when no attempt runs; nil: no caller waits
 	lossShown    bool          // a task has failed with the loss of the state of the previous epoch
 	closed       chan struct{} // closed when the state of the session is closed

@@ -29,6 +29,29 @@ type state struct{ closed bool }
 
 func (s *state) Close() { s.closed = true }
 
+// The app requests a snapshot while an outdated one is taken: the worker must take another one.
+func TestARequestDuringASnapshotIsNotLost(t *testing.T) {
+	s := open(t)
+	h, err := s.Enter(&protocol.SessionAffinity{SessionID: "s", Epoch: 1}, lease(time.Now()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.EndAttempt()
+	for _, again := range []bool{true, false} {
+		if _, ok := s.BeginSnapshot(t.Context(), "s", 1, false); !ok {
+			t.Fatal("the session is not held")
+		}
+		if again {
+			if _, ok := s.BeginSnapshot(t.Context(), "s", 1, false); ok {
+				t.Error("two snapshots are taken at once")
+			}
+		}
+		if got := h.EndSnapshot(); got != again {
+			t.Errorf("requested again: %t, want %t", got, again)
+		}
+	}
+}
+
 // set records the ends and failures that the sessions of a worker reported.
 type set struct {
 	*session.Sessions

@@ -49,7 +49,11 @@ func (h *Holding) signalUnused() {
 func (s *Sessions) BeginSnapshot(ctx context.Context, id string, epoch int64, again bool) (h *Holding, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h = s.held[id]; h == nil || h.Epoch != epoch || h.leaving && !again {
+	if h = s.held[id]; h == nil || h.Epoch != epoch {
+		return nil, false
+	}
+	if h.leaving && !again {
+		h.requested = true
 		return nil, false
 	}
 	for h.active > 0 && h.dropped == "" && ctx.Err() == nil {
@@ -68,7 +72,7 @@ func (s *Sessions) BeginSnapshot(ctx context.Context, id string, epoch int64, ag
 	if h.dropped != "" {
 		return nil, false
 	}
-	h.leaving, h.used = true, false
+	h.leaving, h.used, h.requested = true, false, false
 	h.active++
 	return h, true
 }
@@ -80,8 +84,8 @@ func (h *Holding) UsedSinceSnapshot() bool {
 	return h.used
 }
 
-// EndSnapshot ends what BeginSnapshot began.
-func (h *Holding) EndSnapshot() {
+// EndSnapshot ends what BeginSnapshot began. It reports whether the app requested a snapshot meanwhile.
+func (h *Holding) EndSnapshot() (requested bool) {
 	s := h.set
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,6 +95,7 @@ func (h *Holding) EndSnapshot() {
 	if h.active == 0 && h.dropped != "" {
 		s.closeState(h)
 	}
+	return h.requested && h.dropped == ""
 }
 
 // SetUpDone reports whether the session has state: a set-up ran, or its result was prepared.

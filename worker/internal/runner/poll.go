@@ -86,7 +86,7 @@ func (r *Runner) kinds() (kinds []protocol.TaskKind) {
 
 // run polls for tasks until the runner stops. After a failure it backs off, because polls without a pause from many
 // workers would keep an overloaded app from recovering. The pause ends early when the worker connects to another app
-// or reconnects to the same one.
+// or reconnects to the same one, and when an operator resumes the worker.
 func (l *loop) run() {
 	for {
 		l.seen.Store(time.Now().UnixNano())
@@ -99,7 +99,7 @@ func (l *loop) run() {
 		if err != nil {
 			return
 		}
-		// Read Changed before the poll, so that a reconnect during the poll ends the pause after it.
+		// Read Changed before the poll, so that a reconnect or resume during the poll ends the pause after it.
 		changed := l.r.opt.Link.Changed()
 		if pause := l.poll(got); pause > 0 {
 			t := time.NewTimer(pause)
