@@ -467,8 +467,8 @@ func TestRecheckFindsWhatAWorkerMayHaveNow(t *testing.T) {
 	})
 }
 
-// A poll for a hand-over finds no task and still waits when the worker polls for all tasks again: the empty claim of the
-// first poll does not delay the second one.
+// A poll for a hand-over finds no task and still waits when the worker polls for all tasks again: the empty claim of
+// the first poll does not delay the second one.
 func TestAnEmptyClaimForAHandOverDoesNotCountForOtherPolls(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		w := worker("a")
