@@ -53,6 +53,7 @@ const (
 	ReasonBatchJobClosed      Reason = "batch_job_closed"
 	ReasonBatchJobLimit       Reason = "batch_job_limit_reached" // the namespace has the maximum of open batch jobs
 	ReasonSessionNotFound     Reason = "worker_session_not_found"
+	ReasonPoolNotFound        Reason = "session_pool_not_found"
 	ReasonQueueNotFound       Reason = "task_queue_not_found"
 	ReasonDeploymentNotFound  Reason = "deployment_not_found"
 	ReasonNotPromoted         Reason = "deployment_not_promoted" // new runs are not pinned to the build

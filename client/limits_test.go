@@ -186,6 +186,15 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 			_, err := c.BatchJob("other").Stop(ctx, s)
 			return err
 		}},
+		"Pool name": {64, func(s string) error { _, err := c.Pool(s).Describe(ctx); return err }},
+		"Pool definition": {200, func(s string) error {
+			_, err := c.Pool("p").Set(ctx, client.PoolSettings{Definition: s, Queue: "q", Size: 1})
+			return err
+		}},
+		"Pool queue": {255, func(s string) error {
+			_, err := c.Pool("p").Set(ctx, client.PoolSettings{Definition: "d", Queue: s, Size: 1})
+			return err
+		}},
 		"Queue name":  {255, func(s string) error { _, err := c.Queue(s).Describe(ctx); return err }},
 		"Queue group": {255, func(s string) error { return c.Queue("other").SetGroup(ctx, s) }},
 		"Deployment build": {200, func(s string) error {
@@ -221,7 +230,7 @@ func TestEveryCallChecksItsTextsAndNumbersBeforeItSends(t *testing.T) {
 	}
 	covered := map[string]bool{
 		"Call": true, "Handle": true, "Schedules": true, "Sessions": true, "Queues": true, "Deployments": true,
-		"BatchJobs": true,
+		"BatchJobs": true, "Pools": true,
 	}
 	for name, o := range texts {
 		method, _, _ := strings.Cut(name, " ")

@@ -225,6 +225,7 @@ func (b *Broker) Watch(ctx context.Context) error {
 	var watching sync.WaitGroup
 	watching.Go(func() { b.watchSessions(ctx) })
 	watching.Go(func() { b.fleet.Watch(ctx) })
+	watching.Go(func() { b.fleet.WatchPools(ctx) })
 	watching.Go(func() { b.watchClosedRuns(ctx) })
 	watching.Go(func() { b.recomputeSchedules(ctx) })
 	watching.Go(func() { b.exchangeUsage(ctx) })

@@ -170,6 +170,9 @@ func (b *Broker) commitOutcome(
 	// If the step ended a session, its owner may now hold another session, whose tasks were ready before. No commit
 	// reports that, so check the queue again.
 	transaction.Recheck(b.dispatch, o.Freed)
+	if b.concernsPools(in) {
+		b.fleet.PoolsChanged()
+	}
 	// Only a report that was accepted under its lease counts as a heartbeat of its worker, because any caller can send
 	// other reports.
 	if o.By.Owner == in.Owner {

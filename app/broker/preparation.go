@@ -65,6 +65,9 @@ func (b *Broker) renewPreparation(
 		Restored: restored,
 	})
 	s, now := c.Session, b.storeTime().Time
+	if err == nil && s.Pool != "" && (p.Prepared || p.Failed != "") {
+		b.fleet.PoolsChanged()
+	}
 	switch {
 	case err == nil && s.Preparing(now) != nil:
 		if p.Failed == "" && s.PassesSnapshot(now) && s.Snapshot.Checksum != p.Snapshot {

@@ -29,7 +29,7 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 		StartToClose: int64(c.StartToClose), ScheduleToStart: int64(c.ScheduleToStart),
 		ScheduleToClose: int64(c.ScheduleToClose), Heartbeat: int64(c.Heartbeat),
 		MaxBlamed: c.MaxBlamedLosses, CancellationPolicy: c.CancellationPolicy, Parallel: c.Parallel,
-		SessionID: c.SessionID, Headers: c.Headers,
+		SessionID: c.SessionID, Headers: c.Headers, Borrow: c.Borrow,
 	}
 	if c.SessionDefinition != nil {
 		d.SessionDefinition = c.SessionDefinition.Name
@@ -48,6 +48,10 @@ func (st *step) scheduleActivity(c protocol.Command, seq int64) {
 	}
 	if c.Priority != nil {
 		d.Priority = *c.Priority
+	}
+	if c.Borrow != nil {
+		d.Activity.Queue = PoolQueue(c.Borrow.Pool)
+		st.usesSessions()
 	}
 	if c.WorkerSession != nil {
 		d.SessionID, d.Session = c.WorkerSession.SessionID, raw(c.WorkerSession)
@@ -117,6 +121,9 @@ func (st *step) endActivity(a Activity, by bool) {
 	s, ok := st.session(a.SessionID)
 	if !ok {
 		return
+	}
+	if s.Loan != nil && a.State == LeasedState && !by {
+		s.Loan = s.Loan.broken()
 	}
 	switch {
 	case a.State == Ready:

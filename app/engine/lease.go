@@ -290,7 +290,7 @@ func (w *Worker) Serves(queue string) bool { return slices.Contains(w.Queues, qu
 // Runs reports whether the worker registered this workflow or activity type.
 func (w *Worker) Runs(kind protocol.TaskKind, typ string) bool {
 	if kind == protocol.KindActivity {
-		return w.AnyActivity || slices.Contains(w.ActivityTypes, typ)
+		return typ != protocol.BorrowActivity && (w.AnyActivity || slices.Contains(w.ActivityTypes, typ))
 	}
 	return slices.Contains(w.WorkflowTypes, typ)
 }

@@ -37,6 +37,8 @@ type Queue struct {
 	Group string `json:"group,omitempty"`
 	// Inherited is the group of the namespace, for a queue without a group.
 	Inherited string `json:"-"`
+	// Pool is the pool of sessions whose borrowers wait in the queue; nil: none.
+	Pool *Pool `json:"pool,omitempty"`
 	// leases that began in the latest minute with leases
 	Used Used `json:"used,omitzero"`
 	// Unknown holds fields that a later build stored in the row. They are written back unchanged; otherwise an app of

@@ -285,6 +285,7 @@ type Activity struct {
 	Rank           int64           `json:"rank,omitempty"` // position in the fair order of its queue
 	Requirements   []string        `json:"requirements,omitempty"`
 	SessionID      string          `json:"session,omitempty"`
+	Borrow         *history.Borrow `json:"borrow,omitempty"`  // the app completes it with a member of a pool
 	Options        json.RawMessage `json:"options,omitempty"` // worker_session object of the command
 	Retry          *retry.Policy   `json:"retry,omitempty"`   // retry policy; nil: one attempt
 	StartToClose   int64           `json:"stc,omitempty"`     // in seconds; 0: none

@@ -20,6 +20,7 @@ func TestAChangeOfAnyFieldOfASessionIsNoticed(t *testing.T) {
 		reflect.TypeFor[protocol.Resources](): reflect.ValueOf(protocol.Resources{"gpu_mem": protocol.Bytes(1)}),
 		reflect.TypeFor[SessionCounts]():      reflect.ValueOf(SessionCounts{Active: 1}),
 		reflect.TypeFor[*Snapshot]():          reflect.ValueOf(&Snapshot{Worker: "b"}),
+		reflect.TypeFor[*Loan]():              reflect.ValueOf(&Loan{Step: "b"}),
 		reflect.TypeFor[*SnapshotRequest]():   reflect.ValueOf(&SnapshotRequest{By: "b"}),
 	}
 	session := reflect.TypeFor[Session]()

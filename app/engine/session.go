@@ -139,9 +139,14 @@ type Session struct {
 	Snapshot *Snapshot `json:"snapshot,omitempty"`
 	// SnapshotRequest is the app's request to the owner for a snapshot; nil: none.
 	SnapshotRequest *SnapshotRequest `json:"snapshot_request,omitempty"`
-	ClosedAt        history.Time     `json:"closed_at,omitzero"`
-	RenewedAt       history.Time     `json:"renewed_at,omitzero"`
-	CreatedAt       history.Time     `json:"created_at,omitzero"`
+	// Pool is the name of the pool of which the session is a member; empty: none. Then WorkflowID is the workflow that
+	// has borrowed the session; empty: none.
+	Pool      string       `json:"pool,omitempty"`
+	Loans     int          `json:"loans,omitempty"` // number of loans of this member
+	Loan      *Loan        `json:"loan,omitempty"`  // the loan of this member; nil: it is not lent
+	ClosedAt  history.Time `json:"closed_at,omitzero"`
+	RenewedAt history.Time `json:"renewed_at,omitzero"`
+	CreatedAt history.Time `json:"created_at,omitzero"`
 
 	SessionCounts `json:"-"`
 }
@@ -236,6 +241,7 @@ func (s *Session) Same(o *Session) bool {
 		s.SetUpEpoch == o.SetUpEpoch && s.PreparedFor == o.PreparedFor && s.Prepare.same(o.Prepare) &&
 		slices.Equal(s.UnpreparedBy, o.UnpreparedBy) &&
 		s.Suspends == o.Suspends && s.Resources.Equal(o.Resources) && s.Used.Equal(o.Used) &&
+		s.Pool == o.Pool && s.Loans == o.Loans && equal(s.Loan, o.Loan) &&
 		s.Snapshots == o.Snapshots && equal(s.Snapshot, o.Snapshot) && equal(s.SnapshotRequest, o.SnapshotRequest) &&
 		slices.Equal(s.Requirements, o.Requirements) && slices.Equal(s.HolderQueues, o.HolderQueues) &&
 		(s.Next == nil) == (o.Next == nil) && (s.Next == nil || *s.Next == *o.Next)
@@ -312,6 +318,9 @@ func (s *Session) DueAt() history.Time {
 		return history.Time{}
 	}
 	due := earliest(earliest(s.TTLUntil, s.ForUntil), s.PinnedUntil)
+	if s.Loan != nil {
+		due = earliest(due, s.Loan.Until)
+	}
 	if s.Prepare != nil {
 		due = earliest(due, s.Prepare.Until)
 	}

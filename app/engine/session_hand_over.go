@@ -172,19 +172,25 @@ func (in PrepareSession) decide(s *Session, now history.Time) (SessionChange, er
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	c.Session.Prepare = &Preparation{
-		Worker: w.ID, Incarnation: w.Incarnation, Release: w.Release, Epoch: s.Epoch, Queues: w.Queues,
-		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Operator: in.Operator, Length: w.SessionLease,
-		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
-		Balance: in.Balance, Resources: resources, Resumes: w.ResumesSessions,
-		Snapshots: w.mayRestore(s.Definition),
-	}
+	p := s.preparationBy(w, resources, now)
+	p.Operator, p.Balance = in.Operator, in.Balance
+	c.Session.Prepare = p
 	c.Session.UpdatedAt = now
 	c.Timeline = append(c.Timeline, protocol.SessionEvent{
 		At: now, What: protocol.SessionPreparing, Worker: w.ID, Epoch: s.Epoch, By: in.Operator, Release: w.Release,
 		Why: c.Session.Prepare.Why(),
 	})
 	return c, nil
+}
+
+// preparationBy returns a new preparation of the session by a worker.
+func (s *Session) preparationBy(w *Worker, resources protocol.Resources, now history.Time) *Preparation {
+	return &Preparation{
+		Worker: w.ID, Incarnation: w.Incarnation, Release: w.Release, Epoch: s.Epoch, Queues: w.Queues,
+		Until: plus(now, time.Duration(w.SessionLease)*time.Microsecond), Length: w.SessionLease,
+		Idle: w.SessionIdle, DefaultMaxActivities: w.DefaultMaxActivities, StartedAt: now,
+		Resources: resources, Resumes: w.ResumesSessions, Snapshots: w.mayRestore(s.Definition),
+	}
 }
 
 // EndPreparation discards the preparation of a successor that is lost or drains, so that another one can be chosen.
@@ -280,10 +286,12 @@ func (p *Preparation) mover() string {
 // handOver ends the epoch of the owner and acquires the session for the successor, whose state is prepared.
 func (s *Session) handOver(now history.Time) (timeline []protocol.SessionEvent) {
 	p := s.Prepare
-	if s.Held(now.Time) {
+	switch {
+	case s.Owner == "": // a member of a pool that no worker has owned yet
+	case s.Held(now.Time):
 		timeline = append(timeline, s.ended(now, "released", p.mover(), cmp.Or(p.Why(), protocol.EndedHandedOver)))
 		s.Reason, s.GivenUp = ReasonReleased, protocol.EndedHandedOver
-	} else {
+	default:
 		timeline = append(timeline, s.ended(now, "expired", "", ReasonLeaseLost))
 	}
 	s.Owner, s.Incarnation, s.Drained = "", "", false
@@ -326,7 +334,7 @@ func (s *Session) checkPreparation(now history.Time) []protocol.SessionEvent {
 		return nil
 	case s.Terminal:
 		why = "the session has ended"
-	case p.Epoch != s.Epoch || s.Owner == "" || s.Status != protocol.SessionActive:
+	case p.Epoch != s.Epoch || s.Owner == "" && (s.Pool == "" || s.EverAcquired) || s.Status != protocol.SessionActive:
 		why = "the epoch has ended"
 	case s.Yielding || s.Moving != "" && (!s.Leaving || p.PreparedAt.IsZero()):
 		why = "the session moves for another reason"

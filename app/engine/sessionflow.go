@@ -178,7 +178,11 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 		st.emit(&history.SessionEnded{CommandSequence: seq, SessionID: c.SessionID, Effect: "already_ended"})
 		return
 	}
-	st.emit(&history.SessionEnded{CommandSequence: seq, SessionID: c.SessionID, Effect: "ended"})
+	effect := "ended"
+	if s.Loan != nil {
+		effect = "returned"
+	}
+	st.emit(&history.SessionEnded{CommandSequence: seq, SessionID: c.SessionID, Effect: effect})
 	for _, a := range st.Activities.All() {
 		if a.SessionID != c.SessionID {
 			continue
@@ -187,6 +191,10 @@ func (st *step) endSession(c protocol.Command, seq int64) {
 	}
 	// Load it again, because cancelling the activities has changed its counts.
 	s, _ = st.session(c.SessionID)
+	if s.Loan != nil {
+		st.giveBack(s)
+		return
+	}
 	st.close(s, ReasonEndedByFlow)
 }
 
@@ -204,11 +212,13 @@ func (st *step) endChain(why string) {
 			if now.ID == "" {
 				now = *s
 			}
-			st.close(now, why)
+			if now.WorkflowID == st.WorkflowID { // this step may have returned it to its pool
+				st.close(now, why)
+			}
 		}
 	}
 	for _, c := range st.d.Sessions { // sessions that the run started in this step
-		if c.Session.Origin == OriginWorkflow && !c.Session.Terminal {
+		if c.Session.Origin == OriginWorkflow && !c.Session.Terminal && c.Session.WorkflowID == st.WorkflowID {
 			st.close(c.Session, why)
 		}
 	}
@@ -226,6 +236,6 @@ func (s *Session) endAs(status protocol.SessionStatus, why string, now history.T
 	s.Status, s.Terminal, s.Reason = status, true, why
 	s.ClosedAt, s.UpdatedAt, s.Active, s.Moving, s.Drained = now, now, 0, "", false
 	s.Leaving, s.Yielding, s.OtherAt = false, false, history.Time{}
-	s.Snapshot, s.SnapshotRequest = nil, nil
+	s.Snapshot, s.SnapshotRequest, s.Loan = nil, nil, nil
 	s.For, s.ForUntil, s.PinnedUntil = "", history.Time{}, history.Time{}
 }

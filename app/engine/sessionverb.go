@@ -523,6 +523,9 @@ func (in DueSession) decide(s *Session, now history.Time) (SessionChange, error)
 	case !s.TTLUntil.IsZero() && !s.TTLUntil.After(now.Time):
 		n.endAs(protocol.SessionExpired, ReasonTTL, now)
 		c.Timeline = append(c.Timeline, s.ended(now, "expired", "", ReasonTTL))
+	case s.Loan != nil && !s.Loan.Until.IsZero() && !s.Loan.Until.After(now.Time):
+		n.endAs(protocol.SessionClosed, ReasonLoanExpired, now)
+		c.Timeline = append(c.Timeline, s.ended(now, "closed", "", ReasonLoanExpired))
 	case s.Yielding && !s.LeaseUntil.After(now.Time):
 		c.Timeline = append(c.Timeline, n.release(now, "", ReasonEvictedCap))
 	case s.Status == protocol.SessionActive && s.Owner != "" && !s.LeaseUntil.After(now.Time) && s.ready(now.Time):

@@ -77,6 +77,9 @@ func leasable(w protocol.Wait) bool {
 // Unserved returns why no live worker may lease the ready tasks of a routing key; nil if a worker may. inSession is
 // true for activities in sessions: a session without an owner needs a worker that can hold one more session.
 func (a *WaitContext) Unserved(queue string, want TaskRequirements, inSession bool) *protocol.Wait {
+	if want.Type == protocol.BorrowActivity {
+		return nil // the app completes it
+	}
 	want.Queue = a.Settings(queue)
 	if inSession {
 		want.Session = &Session{}

@@ -34,6 +34,7 @@ type WaitContext struct {
 	Settings  func(queue string) *Queue
 	Throttle  func(queue string, kind protocol.TaskKind) Throttle // returns whether a limit delays the tasks of a queue
 	Sessions  map[string]*Session                                 // sessions of the run's ready activities
+	Positions map[string]int                                      // positions of steps that wait for members of pools
 	Inherited []InheritedChild                                    // open children of earlier runs of the workflow id
 
 	suggestions map[typeOf]string // cached, since many tasks of a page may have the same unknown type
@@ -254,6 +255,9 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 		}
 		return a.finish(protocol.WaitForActivity, w)
 	}
+	if act.Borrow != nil {
+		return a.finish(protocol.WaitForActivity, a.poolWait(act))
+	}
 	w := a.ready(act.Queue, TaskRequirements{
 		Kind: protocol.KindActivity, Type: act.Type, Requirements: act.Requirements, Queue: a.Settings(act.Queue),
 		Session: a.Sessions[act.SessionID],
@@ -264,6 +268,18 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 		w = *often
 	}
 	return a.finish(protocol.WaitForActivity, w)
+}
+
+// poolWait returns the wait reason of a step that waits for a member of a pool.
+func (a *WaitContext) poolWait(act Activity) protocol.Wait {
+	w := protocol.Wait{
+		Reason: protocol.WaitPool, Name: act.Type, Queue: act.Queue, Pool: act.Borrow.Pool, Since: act.ReadyAt,
+		Position: a.Positions[StepID(act.RunID, act.Seq)],
+	}
+	if q := a.Settings(act.Queue); q == nil || q.Pool == nil || q.Pool.Deleted {
+		w.Reason, w.Position = protocol.WaitNoPool, 0
+	}
+	return w
 }
 
 // SessionWait returns why tasks that are queued in a session wait, as far as the session's row shows it; nil if none

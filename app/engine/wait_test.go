@@ -461,6 +461,16 @@ var everyWait = []struct {
 		`activity "charge": session s has ended: ttl_expired`,
 	},
 
+	{protocol.WaitPool, false, func(w *stuckTask) {
+		w.act.Borrow = &history.Borrow{Pool: "p"}
+		w.queue.Pool = &Pool{}
+		w.around.Positions = map[string]int{StepID(w.act.RunID, w.act.Seq): 3}
+	}, `activity "charge": waiting for a session of pool p, position 3`},
+	{protocol.WaitNoPool, true, func(w *stuckTask) {
+		w.act.Borrow = &history.Borrow{Pool: "p"}
+		w.queue.Pool = &Pool{Deleted: true}
+	}, `activity "charge": waiting for a session of pool p, which does not exist`},
+
 	{protocol.WaitBudgetLeases, false, func(w *stuckTask) {
 		w.limit(Budget{Leases: 2})
 	}, `activity "charge": queue "q" is at its concurrency limit (2 of 2 activity tasks leased)`},

@@ -169,6 +169,7 @@ func (p *Server) assemble() {
 	})
 	p.handler = httpapi.New(httpapi.Options{
 		Starts: p.broker, Runs: p.broker, Continuations: p.broker, Outcomes: p.broker,
+		Pools: p.broker, PoolViews: p.view,
 		Schedules: p.broker, BatchJobs: p.broker, Namespaces: p.broker, Attributes: p.broker, Retention: p.broker,
 		Operations: p.broker, WorkerOperations: p.broker.Fleet(), Process: p.broker,
 		RunViews: p.view, Fleet: p.view, Queues: p.view, ScheduleViews: p.view, System: p.view,

@@ -99,6 +99,8 @@ type SessionReader interface {
 	// SessionSnapshot returns the payload of the session's snapshot; empty if there is none.
 	SessionSnapshot(ctx context.Context, k engine.SessionKey) (string, error)
 	Sessions(ctx context.Context, q SessionQuery) ([]engine.Session, error)
+	// SessionsByID returns the sessions of a namespace with these IDs, also those that lists omit, in no order.
+	SessionsByID(ctx context.Context, namespace string, ids []string) ([]engine.Session, error)
 	// SessionCounts counts the sessions that lists show, by status, of one namespace or of all.
 	SessionCounts(ctx context.Context, namespace string) (map[protocol.SessionStatus]int, error)
 	// SessionCountsUpTo counts the sessions of one namespace by status, at most most per status, and reads few more
@@ -157,6 +159,9 @@ type QueueReader interface {
 	// QueueLeases lists at most limit leased tasks of a queue in the order in which their leases expire.
 	QueueLeases(ctx context.Context, k engine.QueueKey, limit int) ([]QueueLease, error)
 	// QueueOrder lists the ready tasks of a queue in the order of dispatch, by kind, at most limit.
+	// PoolWaiters lists the steps that wait for a member of the pool of a queue, in the order in which they are served, at
+	// most limit.
+	PoolWaiters(ctx context.Context, k engine.QueueKey, limit int) ([]PoolWaiter, error)
 	QueueOrder(ctx context.Context, k engine.QueueKey, limit int) ([]ReadyTask, error)
 	// ReadyOn lists the ready activities with these routing words, which a claim reported, in dispatch order, at most
 	// limit per routing word.
@@ -281,6 +286,16 @@ type EventKey struct {
 type RunEvent struct {
 	Run, WorkflowID string
 	history.Event
+}
+
+// PoolWaiter is a step of a run that waits for a member of a pool.
+type PoolWaiter struct {
+	Run         string
+	Seq         int64
+	WorkflowID  string
+	Priority    int
+	FairnessKey string // of the step; empty: that of the run applies
+	Since       history.Time
 }
 
 // RunQuery filters and pages runs. After is the position after which the page begins: the start time and run ID of the

@@ -44,6 +44,8 @@ type Store interface {
 	// Queue returns the cached settings of a task queue without a database query; nil if there are none. Changes by
 	// another process arrive with a short delay.
 	Queue(k engine.QueueKey) *engine.Queue
+	// Pools returns the cached rows of queues that contain a pool of sessions, sorted by key, without a database query.
+	Pools() []*engine.Queue
 	// Now returns the time of the store's clock, the only clock that decides about leases.
 	Now(ctx context.Context) (time.Time, error)
 	// About estimates the store's clock without a query. The estimate may be a little late, never early. Use it to show
@@ -255,12 +257,23 @@ type Writes struct {
 	// DropRuns deletes runs, open or closed, with their histories, open rows, receipts and logs; each must be loaded
 	// with its workflow.
 	DropRuns []string
+	// Served are ready tasks that the transaction completes without a lease. They advance the fairness clocks of their
+	// queues like leased tasks.
+	Served   []ServedTask
 	Logs     []LogBatch // an existing batch is not overwritten
 	DropLogs []LogKey
 	Audit    []Audit
 	// DropAudits deletes audit entries by the numbers that AccessReader.OldAudits returns.
 	DropAudits []int64
 	Answer     any
+}
+
+// ServedTask is a ready task with its rank in the fair order of its queue.
+type ServedTask struct {
+	Namespace, Queue string
+	Kind             protocol.TaskKind
+	Priority         int
+	Rank             int64
 }
 
 // ReceiptKey identifies the response to a client's request ID on a workflow.

@@ -179,7 +179,10 @@ func (v *View) sessionView(s engine.Session, roster membership.Roster, now time.
 	}
 	out.Affinity, out.FallbackAfter = s.Affinity()
 	out.Pinned, out.Yielding, out.Definition = s.Pinned, s.Yielding, s.Definition
-	out.FallbackAt = s.OpensAt()
+	out.FallbackAt, out.Pool, out.Uses = s.OpensAt(), s.Pool, s.Loans
+	if s.Loan != nil {
+		out.LentAt, out.LoanExpiresAt = s.Loan.Since, s.Loan.Until
+	}
 	if s.Origin == engine.OriginWorkflow {
 		out.Scope = "workflow"
 	}

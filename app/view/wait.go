@@ -87,6 +87,22 @@ func sessionOf(ctx context.Context, r store.Reader, around *engine.WaitContext, 
 	return err
 }
 
+// positionOf reads the position of a step that waits for a member of a pool, with those of all steps that wait for it.
+func positionOf(ctx context.Context, r store.Reader, around *engine.WaitContext, a engine.Activity) error {
+	id := engine.StepID(a.RunID, a.Seq)
+	if a.Borrow == nil || a.State != engine.Ready || around.Positions[id] != 0 {
+		return nil
+	}
+	waiters, err := r.PoolWaiters(ctx, engine.QueueKey{Namespace: a.Namespace, Name: a.Queue}, protocol.MaxPoolSize)
+	if around.Positions == nil {
+		around.Positions = map[string]int{}
+	}
+	for i, w := range waiters {
+		around.Positions[engine.StepID(w.Run, w.Seq)] = i + 1
+	}
+	return err
+}
+
 // pendingOf returns the pending tasks and waits of a run; package engine explains them.
 func pendingOf(
 	ctx context.Context, r store.Reader, around *engine.WaitContext, run *engine.Run,
@@ -110,6 +126,9 @@ func pendingOf(
 	waits := []*protocol.Wait{}
 	for seq, a := range run.Activities.All() {
 		if err := sessionOf(ctx, r, around, a); err != nil {
+			return nil, nil, err
+		}
+		if err := positionOf(ctx, r, around, a); err != nil {
 			return nil, nil, err
 		}
 		v := protocol.PendingActivity{

@@ -108,7 +108,7 @@ func (p *program) root() *cobra.Command {
 		p.roleCommand("app", config.App, "Run a control plane: API, worker protocol, socket and dashboard"),
 		p.roleCommand("worker", config.Worker, "Run a worker that polls an app for tasks"),
 		p.workflowCommand(), p.activityCommand(), p.awakeableCommand(), p.schedulesCommand(),
-		p.queuesCommand(), p.workersCommand(),
+		p.queuesCommand(), p.poolsCommand(), p.workersCommand(),
 		p.sessionsCommand(), p.namespacesCommand(),
 		p.attributesCommand(), p.tokenCommand(), p.conformanceCommand(),
 		p.devCommand(), p.migrateCommand(), p.configCommand(), p.versionCommand(), p.doctorCommand(), p.benchCommand(),

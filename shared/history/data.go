@@ -125,7 +125,16 @@ type ActivityScheduled struct {
 	// CancellationPolicy is the policy of the command; absent: try_cancel.
 	CancellationPolicy string  `json:"cancellation_policy,omitempty"`
 	Headers            Headers `json:"headers,omitempty"`
+	// Borrow: the app completes the activity by lending the run a session of a pool.
+	Borrow *Borrow `json:"borrow,omitempty"`
 	Parallel
+}
+
+// Borrow requests a session of a pool.
+type Borrow struct {
+	Pool string `json:"pool"`
+	// Loan is the maximum length of the loan in seconds; 0 or absent: no limit.
+	Loan int64 `json:"loan_seconds,omitempty"`
 }
 
 // ActivityRetryScheduled records that an attempt ended and that another one will follow.

@@ -80,6 +80,11 @@ func checkDefinition(d *SessionDefinition, at func(string) string) error {
 }
 
 func checkActivity(c *Command, at func(string) string) error {
+	if c.Borrow != nil || c.ActivityType == BorrowActivity {
+		if err := checkBorrow(c, at); err != nil {
+			return err
+		}
+	}
 	if o := c.WorkerSession; o != nil {
 		if err := CheckSessionID(o.SessionID, at("worker_session.session_id")); err != nil {
 			return err

@@ -129,6 +129,10 @@ type Command struct {
 	// Sojourn only: the definition by which workers set up the session of session_id, worker_session or start_session.
 	SessionDefinition *SessionDefinition `json:"session_definition,omitempty" of:"schedule_activity start_session"`
 
+	// Sojourn only: the app completes the activity by lending the run a session of a pool, when one is free. Requires
+	// the activity type sojourn.borrow.
+	Borrow *history.Borrow `json:"borrow,omitempty" of:"schedule_activity"`
+
 	Requirements []string `json:"requirements,omitempty" of:"schedule_activity start_session"`
 	// from 0 (first) to 9 (last); default: that of the run
 	Priority *int `json:"priority,omitempty" of:"schedule_activity" minimum:"0" maximum:"9"`

@@ -117,6 +117,7 @@ const (
 	ReasonSessionClosed         Reason = "session_closed"
 	ReasonSessionNotActive      Reason = "session_not_active"
 	ReasonSessionNotEnded       Reason = "session_not_ended"
+	ReasonPoolNotFound          Reason = "session_pool_not_found"
 	ReasonSessionOwner          Reason = "session_owner_mismatch"
 	ReasonSessionOwned          Reason = "session_owned_by_another_worker"
 	ReasonSessionRequirements   Reason = "session_requirements_not_met"
@@ -152,6 +153,7 @@ var statuses = map[Reason]int{
 	ReasonUnauthorized: 401, ReasonForbidden: 403, ReasonNotFound: 404, ReasonNamespaceNotFound: 404,
 	ReasonInstanceNotFound: 404,
 	ReasonRunNotFound:      404, ReasonTaskNotFound: 404, ReasonWorkerNotFound: 404, ReasonSessionNotFound: 404,
+	ReasonPoolNotFound:          404,
 	ReasonWorkerSessionNotFound: 404,
 	ReasonInvalidBundle:         422, ReasonBundleIntegrity: 422,
 	ReasonBatchJobNotFound: 404, ReasonBatchJobLimit: 429,

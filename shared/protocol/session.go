@@ -166,6 +166,10 @@ type SessionView struct {
 	Snapshot        *SnapshotView  `json:"snapshot,omitempty"`
 	KeptFor         string         `json:"kept_for,omitempty"` // worker with a short priority to acquire it
 	Claims          int            `json:"claims,omitempty"`   // acquisitions since the session was stored
+	Pool            string         `json:"pool,omitempty"`     // name of the pool of which it is a member
+	Uses            int            `json:"uses,omitempty"`     // loans of this member so far
+	LentAt          history.Time   `json:"lent_at,omitzero"`   // workflow_id has borrowed it since then
+	LoanExpiresAt   history.Time   `json:"loan_expires_at,omitzero"`
 	LastActivityAt  history.Time   `json:"last_activity_at"`
 	LastHeartbeatAt history.Time   `json:"last_heartbeat_at"`
 	CreatedAt       history.Time   `json:"created_at"`
@@ -221,7 +225,7 @@ type SessionOperation struct {
 type SessionEvent struct {
 	At history.Time `json:"at"`
 	// All renewals of one epoch are one entry, at the time of the last renewal.
-	What   string `json:"what" enum:"started,claimed,reclaimed,set_up,set_up_failed,preparing,prepared,preparation_ended,snapshot_requested,snapshot_stored,snapshot_lost,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
+	What   string `json:"what" enum:"started,borrowed,returned,claimed,reclaimed,set_up,set_up_failed,preparing,prepared,preparation_ended,snapshot_requested,snapshot_stored,snapshot_lost,resumed,renewed,draining,released,expired,idle_unpinned,orphaned,failed,closed,unpinned,cleaned_up"`
 	Worker string `json:"worker_id,omitempty"` // the owner before or after this event
 	Epoch  int64  `json:"epoch,omitempty"`
 	// worker, operator or run that caused the event; empty: the app, at a deadline

@@ -81,6 +81,9 @@ const (
 	WaitSessionEnded     WaitReason = "session_ended"
 	WaitSessionUnclaimed WaitReason = "session_unclaimed"
 
+	WaitPool   WaitReason = "session_pool"
+	WaitNoPool WaitReason = "session_pool_missing"
+
 	WaitBudgetLeases WaitReason = "budget_leases"
 	WaitBudgetRate   WaitReason = "budget_rate"
 
@@ -126,6 +129,8 @@ type Wait struct {
 	Until         history.Time `json:"until,omitzero"`       // time when the wait ends or may end
 	FallbackAt    history.Time `json:"fallback_at,omitzero"` // soft affinity: time from which any worker may run the task
 	More          int          `json:"more,omitempty"`       // number of further waits of this kind
+	Pool          string       `json:"pool,omitempty"`       // pool of sessions of which the run waits for a member
+	Position      int          `json:"position,omitempty"`   // 1: the next waiter that the pool serves
 	Detail        string       `json:"detail,omitempty"`     // text: the failure, or why the session ended
 	// amounts that the session needs and no worker has free
 	Resources Resources `json:"resources,omitempty"`
@@ -343,6 +348,11 @@ var WaitRules = []WaitRule{
 		`session {session} is reserved for release {release} while an app of that release is alive; ` +
 			"worker {worker} has [release {worker_release}|no release]" + closest,
 	},
+	{
+		WaitPool, PatienceEndless, FormClause,
+		"waiting for a session of pool {pool}[, position {position}]",
+	},
+	{WaitNoPool, PatienceNone, FormClause, "waiting for a session of pool {pool}, which does not exist"},
 	{WaitSessionLost, PatienceNone, FormClause, `session {session} was lost ({detail}) and must not be acquired again`},
 	{WaitSessionEnded, PatienceShort, FormClause, `session {session} has ended: {detail}`},
 	{WaitSessionUnclaimed, PatienceShort, FormClause, `session {session} has no owner until a worker acquires it`},
@@ -502,6 +512,10 @@ func (w *Wait) member(name string, zone *time.Location) string {
 		return w.WorkerRelease
 	case "limit":
 		return number(w.Limit)
+	case "pool":
+		return w.Pool
+	case "position":
+		return number(w.Position)
 	case "used":
 		return number(w.Used)
 	case "failures":

@@ -113,6 +113,12 @@ var textCalls = map[string]func(workflow.Context, string) error{
 	"continue_as_new headers": func(ctx workflow.Context, s string) error {
 		return workflow.ContinueAsNew(workflow.WithHeaders(ctx, map[string]string{"h": s}))
 	},
+	"schedule_activity borrow": func(ctx workflow.Context, s string) error {
+		return borrowed(ctx, s, workflow.BorrowOptions{})
+	},
+	"schedule_activity borrow.fairness_key": func(ctx workflow.Context, s string) error {
+		return borrowed(ctx, "pool", workflow.BorrowOptions{FairnessKey: s})
+	},
 	"signal_workflow headers": func(ctx workflow.Context, s string) error {
 		return workflow.SignalWorkflow(workflow.WithHeaders(ctx, map[string]string{"h": s}), "other", "sig")
 	},
@@ -219,6 +225,12 @@ var durationCalls = map[string]func(workflow.Context, time.Duration) error{
 	"schedule_activity fallback_after_seconds": activityTime(func(o *workflow.ActivityOptions, d time.Duration) {
 		o.Session, o.SessionFallback = "s", d
 	}),
+	"schedule_activity borrow.loan_seconds": func(ctx workflow.Context, d time.Duration) error {
+		return borrowed(ctx, "pool", workflow.BorrowOptions{Timeout: d})
+	},
+	"schedule_activity borrow.wait": func(ctx workflow.Context, d time.Duration) error {
+		return borrowed(ctx, "pool", workflow.BorrowOptions{WaitTimeout: d})
+	},
 	"schedule_activity retry_policy": activityTime(func(o *workflow.ActivityOptions, d time.Duration) {
 		o.Retry = &workflow.RetryPolicy{Backoff: []time.Duration{d}}
 	}),
@@ -307,6 +319,17 @@ func opened(f workflow.Future) error {
 		return f.Get(nil, nil)
 	}
 	return nil
+}
+
+// borrowed asks for a member of a pool and stops waiting.
+func borrowed(ctx workflow.Context, pool string, o workflow.BorrowOptions) error {
+	ctx, cancel := workflow.WithCancel(ctx)
+	workflow.Go(ctx, func(workflow.Context) { cancel() })
+	_, err := workflow.Borrow(ctx, pool, o)
+	if errors.Is(err, workflow.ErrCancelled) {
+		return nil
+	}
+	return err
 }
 
 // holds runs a workflow with one call. The call must fail with ErrInvalidOptions, or the app must accept its command.

@@ -277,6 +277,8 @@ func commandOf(d history.Data) int64 {
 	return 0
 }
 
+func loanFrom(pool string) string { return "loan of a session of pool " + quote(pool) }
+
 // describe and describeCommand return equal texts for an event and for the command that it records. The texts contain
 // the members that a replay must not change. Arguments, options and the durations of timers may change.
 func describe(d history.Data) string {
@@ -284,6 +286,9 @@ func describe(d history.Data) string {
 	case *history.ActivityScheduled:
 		if d.ExecutionMode == history.ModeLocal {
 			return localStep(d.ActivityType)
+		}
+		if d.Borrow != nil {
+			return loanFrom(d.Borrow.Pool)
 		}
 		return inSession(d.ActivityType, sessionOf(d))
 	case *history.TimerScheduled:
@@ -325,6 +330,9 @@ func describe(d history.Data) string {
 func describeCommand(c *protocol.Command) string {
 	switch c.Type {
 	case protocol.ScheduleActivity:
+		if c.Borrow != nil {
+			return loanFrom(c.Borrow.Pool)
+		}
 		if c.WorkerSession != nil {
 			return inSession(c.ActivityType, c.WorkerSession.SessionID)
 		}

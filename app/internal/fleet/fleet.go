@@ -25,6 +25,7 @@ type Fleet struct {
 	log      zerolog.Logger
 
 	changed chan struct{} // operators may have changed their decisions
+	pools   chan struct{} // a change may concern pools of sessions
 	notices atomic.Pointer[Notices]
 }
 
@@ -45,6 +46,7 @@ func New(
 	s store.Store, d *dispatch.Dispatch, w *membership.Workers, v *view.View, log zerolog.Logger,
 ) *Fleet {
 	f := &Fleet{store: s, dispatch: d, workers: w, view: v, log: log, changed: make(chan struct{}, 1)}
+	f.pools = make(chan struct{}, 1)
 	d.OnDecided(f.CheckDrains)
 	return f
 }

@@ -35,6 +35,8 @@ type Options struct {
 	Continuations    Continuations
 	Outcomes         Outcomes
 	Schedules        Schedules
+	Pools            Pools
+	PoolViews        PoolViews
 	BatchJobs        BatchJobs
 	Namespaces       Namespaces
 	Attributes       Attributes

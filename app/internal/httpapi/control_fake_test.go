@@ -61,6 +61,22 @@ func (f *fake) BackfillSchedule(
 	return protocol.ScheduleReceipt{ScheduleID: id}, f.saw([]time.Time{from, to})
 }
 
+func (f *fake) SetPool(_ context.Context, in protocol.PoolRequest) (protocol.PoolView, error) {
+	return protocol.PoolView{Name: in.Name}, f.saw(in)
+}
+
+func (f *fake) DeletePool(_ context.Context, in protocol.PoolRequest) (protocol.PoolDeleted, error) {
+	return protocol.PoolDeleted{Name: in.Name}, f.saw(in.Name)
+}
+
+func (f *fake) Pools(_ context.Context, namespace string) (protocol.PoolList, error) {
+	return protocol.PoolList{Namespace: namespace, Pools: []protocol.PoolView{}}, f.saw(namespace)
+}
+
+func (f *fake) Pool(_ context.Context, _, name string) (protocol.PoolView, error) {
+	return protocol.PoolView{Name: name}, f.saw(name)
+}
+
 func (f *fake) Schedule(_ context.Context, _, id string) (protocol.ScheduleView, error) {
 	return protocol.ScheduleView{ScheduleID: id}, f.saw(id)
 }

@@ -303,7 +303,7 @@ func handler(f *fake, o auth.Options, log zerolog.Logger) *httpapi.API {
 	})
 	return httpapi.New(httpapi.Options{
 		Starts: f, Runs: f, Continuations: f, Outcomes: f,
-		Schedules: f, BatchJobs: f,
+		Schedules: f, BatchJobs: f, Pools: f, PoolViews: f,
 		Namespaces: f, Attributes: f, Retention: f, Operations: f, WorkerOperations: f, Process: f,
 		RunViews: f, Fleet: f, Queues: f, ScheduleViews: f, System: f,
 		BatchJobViews: f,

@@ -96,7 +96,7 @@ func (a *API) clusterInfo() protocol.ClusterInfo {
 			Features: []string{
 				"worker_sessions", "session_epochs", "batch_tasks", "cooperative_cancellation_requests", "socket", "why_waiting",
 				"history_stream",
-				"history_import", "run_filters", "queue_budgets", "build_rollouts", "start_delay", "start_cron",
+				"history_import", "run_filters", "session_pools", "queue_budgets", "build_rollouts", "start_delay", "start_cron",
 			},
 			Limits:   protocol.BodyLimits{One: httpjson.MaxBody, Batch: httpjson.MaxBatchBody},
 			Sessions: sessions,

@@ -163,7 +163,7 @@ func TestEachRoleHasItsRoutes(t *testing.T) {
 		case strings.HasPrefix(rt.Operation, "operator_"), rt.Operation == "list_audit", rt.Operation == "delete_run",
 			rt.Method != http.MethodGet &&
 				(strings.Contains(rt.Pattern, "/schedules") || strings.Contains(rt.Pattern, "/fleet/") ||
-					strings.Contains(rt.Pattern, "/task-queues") ||
+					strings.Contains(rt.Pattern, "/task-queues") || strings.Contains(rt.Pattern, "/pools") ||
 					strings.Contains(rt.Pattern, "/deployments") || strings.Contains(rt.Pattern, "/search-attributes")):
 			want = auth.Operator
 		case rt.Open(), rt.Operation == "cluster_info", rt.Operation == "me":
@@ -352,6 +352,9 @@ func TestWriteWithAnUnknownOutcomeIsNotRejected(t *testing.T) {
 		}
 		if rt.Operation == "create_token" { // which knows its members
 			body = `{"name":"n","roles":["viewer"]}`
+		}
+		if rt.Operation == "set_session_pool" {
+			body = `{"definition":"d","task_queue":"q","size":1}`
 		}
 		if rt.Operation == "create_batch_job" { // whose action is a text
 			body = `{"query":"WorkflowType = 'x'","action":"cancel"}`

@@ -103,6 +103,7 @@ func routeTable() []route {
 	routes = append(routes, activityRoutes(ours)...)
 	routes = append(routes, withStartRoutes(ours)...)
 	routes = append(routes, awakeableRoutes(ours)...)
+	routes = append(routes, poolRoutes(ours)...)
 	routes = append(routes, activityTokenRoutes(ours)...)
 	routes = append(routes, scheduleRoutes(contract, ours)...)
 	routes = append(routes, batchRoutes(ours)...)

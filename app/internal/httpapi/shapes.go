@@ -98,6 +98,19 @@ var shapes = map[string]serve.Shape{
 		Summary: "Retrieve a session", Responses: serve.OK(sessionShown{}),
 		Refuses: []protocol.Reason{protocol.ReasonWorkerSessionNotFound},
 	},
+	"list_session_pools": {Summary: "List pools of sessions", Responses: serve.OK(protocol.PoolList{})},
+	"describe_session_pool": {
+		Summary: "Retrieve a pool of sessions", Responses: serve.OK(protocol.PoolView{}),
+		Refuses: []protocol.Reason{protocol.ReasonPoolNotFound},
+	},
+	"set_session_pool": {
+		Summary: "Create or change a pool of sessions", Body: protocol.PoolRequest{},
+		Responses: serve.OK(protocol.PoolView{}),
+	},
+	"delete_session_pool": {
+		Summary: "Delete a pool of sessions", Responses: serve.OK(protocol.PoolDeleted{}),
+		Refuses: []protocol.Reason{protocol.ReasonPoolNotFound},
+	},
 	"list_session_timeline": {
 		Summary: "List the ownership timeline of a session", Query: timelineQuery{},
 		Responses: serve.OK(protocol.SessionTimelinePage{}),

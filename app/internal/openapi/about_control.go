@@ -502,6 +502,24 @@ var aboutControl = map[string]about{
 		body: `{"group": "tenant-a"}`,
 	},
 
+	"list_session_pools": {
+		text: "List the pools of sessions of a namespace, sorted by name, with the counts of their members and of the " +
+			"workflows that wait for one.",
+	},
+	"describe_session_pool": {
+		text: "Retrieve a pool of sessions: its settings, its members, and the first 100 workflows that wait for a " +
+			"member, in the order in which they are served.",
+	},
+	"set_session_pool": {
+		text: "Create a pool of sessions or replace its settings. Workers of `task_queue` set the members up by the " +
+			"session definition, which they must have registered with the hand-over `prepare`. Members that do not fit " +
+			"new settings are replaced when no workflow has borrowed them.",
+		body: `{"definition": "llama", "task_queue": "gpu", "size": 8, "warm": 4, "max_uses": 100}`,
+	},
+	"delete_session_pool": {
+		text: "Delete a pool of sessions. Members that no workflow has borrowed end at once, the others when their " +
+			"loans end. Workflows that ask for a member wait until a pool of the name exists.",
+	},
 	"list_tokens": {
 		text: "List tokens with their roles, namespaces, queues and expiry, without their secrets.",
 	},

@@ -54,6 +54,7 @@ type batch struct {
 
 	tags      map[tagKey]*tag
 	newlyFair map[QueueKey]bool // queues whose tasks have ranks from this batch on
+	served    []store.ServedTask
 
 	namespaces        map[string]*store.Namespace
 	schedules         map[engine.ScheduleKey]*schedule

@@ -124,6 +124,7 @@ func (b *batch) applyWrites(w *store.Writes, payloads [][][]byte) {
 	for i := range w.Sessions {
 		b.applySession(&w.Sessions[i])
 	}
+	b.served = append(b.served, w.Served...)
 	for _, f := range w.Workflows {
 		had := b.workflows[f.Key()]
 		b.workflows[f.Key()] = &workflow{Workflow: &f, dirty: true, assumed: had != nil && had.assumed}

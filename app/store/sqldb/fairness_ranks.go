@@ -91,6 +91,11 @@ func (b *batch) rankReadyTasks(items []*pending) error {
 			}
 		}
 	}
+	for _, t := range b.served {
+		if q := (QueueKey{t.Namespace, t.Queue, t.Kind}); b.hasRanks(q) {
+			want[tagKey{q, int64(t.Priority), ""}] = true
+		}
+	}
 	if len(want) == 0 {
 		return nil
 	}
@@ -107,6 +112,7 @@ func (b *batch) rankReadyTasks(items []*pending) error {
 	}, func(v []any) { b.markLocked(readTagKey(v)) })...); err != nil {
 		return err
 	}
+	b.advanceServed()
 	if len(b.locked) > 0 {
 		tasks, queues := map[taskKey]bool{}, map[QueueKey]bool{}
 		for _, t := range list {
@@ -206,6 +212,18 @@ func (b *batch) advanceClock(t taskKey) {
 	if rank := b.rankOf(t); rank > clock.value {
 		clock.value, clock.dirty = rank, true
 	}
+}
+
+// advanceServed advances the clocks for tasks that the app completed without a lease. A clock that another transaction
+// has locked is left to the next such task.
+func (b *batch) advanceServed() {
+	for _, t := range b.served {
+		k := tagKey{QueueKey{t.Namespace, t.Queue, t.Kind}, int64(t.Priority), ""}
+		if clock := b.tags[k]; clock != nil && !b.locked[k] && t.Rank > clock.value {
+			clock.value, clock.dirty, b.dirty = t.Rank, true, true
+		}
+	}
+	b.served = nil
 }
 
 func (b *batch) gatherTags() []*db.Call {

@@ -69,6 +69,22 @@ func (q *queues) bounded(k QueueKey) bool {
 // Queue returns the cached settings of a task queue.
 func (s *Store) Queue(k engine.QueueKey) *engine.Queue { return s.queues.get(k) }
 
+// Pools returns the cached rows of queues with a pool.
+func (s *Store) Pools() (list []*engine.Queue) {
+	q := &s.queues
+	q.mu.RLock()
+	defer q.mu.RUnlock()
+	for _, one := range q.known {
+		if one.Pool != nil {
+			list = append(list, one)
+		}
+	}
+	slices.SortFunc(list, func(a, b *engine.Queue) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+	})
+	return list
+}
+
 // RefreshQueues reads the settings of all queues again and passes changes to the dispatcher. It runs after changes by
 // other processes.
 func (s *Store) RefreshQueues(ctx context.Context) error {

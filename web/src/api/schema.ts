@@ -1170,7 +1170,7 @@ export interface components {
              * @description All renewals of one epoch are one entry, at the time of the last renewal.
              * @enum {string}
              */
-            what: "started" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "preparing" | "prepared" | "preparation_ended" | "snapshot_requested" | "snapshot_stored" | "snapshot_lost" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
+            what: "started" | "borrowed" | "returned" | "claimed" | "reclaimed" | "set_up" | "set_up_failed" | "preparing" | "prepared" | "preparation_ended" | "snapshot_requested" | "snapshot_stored" | "snapshot_lost" | "resumed" | "renewed" | "draining" | "released" | "expired" | "idle_unpinned" | "orphaned" | "failed" | "closed" | "unpinned" | "cleaned_up";
             why?: string;
             /** @description the owner before or after this event */
             worker_id?: string;
@@ -1223,7 +1223,7 @@ export interface components {
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
-            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            /** @description Quantities by the name of the resource: those a session needs, or those a worker declares for its sessions. */
             resources?: {
                 [key: string]: string;
             };
@@ -1266,7 +1266,7 @@ export interface components {
              */
             release_policy?: "migrate" | "finish" | "fail";
             requirements?: string[];
-            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            /** @description Quantities by the name of the resource: those a session needs, or those a worker declares for its sessions. */
             resources?: {
                 [key: string]: string | number;
             };
@@ -1380,18 +1380,27 @@ export interface components {
             lease_expires_at: string | null;
             lease_owner: null | string;
             lease_seconds: number;
+            /**
+             * Format: date-time
+             * @description workflow_id has borrowed it since then
+             */
+            lent_at?: string | null;
+            /** Format: date-time */
+            loan_expires_at?: string | null;
             max_concurrent_activities: number;
             /** @description operator who requested the migration */
             moving?: string;
             namespace: string;
             /** @description never released to make room for another session */
             pinned?: boolean;
+            /** @description name of the pool of which it is a member */
+            pool?: string;
             queue: null | string;
             ready_activity_count: number;
             release?: string;
             release_policy?: string;
             requirements: string[];
-            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            /** @description Quantities by the name of the resource: those a session needs, or those a worker declares for its sessions. */
             resources?: {
                 [key: string]: string;
             };
@@ -1414,10 +1423,12 @@ export interface components {
             ttl_seconds: number;
             /** Format: date-time */
             updated_at: string | null;
-            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            /** @description Quantities by the name of the resource: those a session needs, or those a worker declares for its sessions. */
             used_resources?: {
                 [key: string]: string;
             };
+            /** @description loans of this member so far */
+            uses?: number;
             /** @description reason why its tasks wait, for programs */
             wait?: components["schemas"]["Wait"];
             /** @description reason why its tasks wait, for people */
@@ -1623,10 +1634,14 @@ export interface components {
             namespace?: string;
             /** @description an operator must act, or the wait has lasted longer than expected for its reason */
             needs_attention: boolean;
+            /** @description pool of sessions of which the run waits for a member */
+            pool?: string;
+            /** @description 1: the next waiter that the pool serves */
+            position?: number;
             reason: components["schemas"]["WaitReason"];
             /** @description release of the app, or of the session */
             release?: string;
-            /** @description Quantities by the name of the resource: what a session needs, or what a worker has for sessions. */
+            /** @description Quantities by the name of the resource: those a session needs, or those a worker declares for its sessions. */
             resources?: {
                 [key: string]: string;
             };
@@ -1667,7 +1682,7 @@ export interface components {
          * @description The reason of a wait, from this closed list.
          * @enum {string}
          */
-        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "activity_pending" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_resources" | "session_resources_exceeded" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "budget_leases" | "budget_rate" | "quota" | "suspect";
+        WaitReason: "running" | "start_delay" | "retry_backoff" | "handed_back" | "returned_unstarted" | "packages_installing" | "packages_failed" | "quarantined" | "workflow_task_failed" | "timer" | "signal" | "condition" | "child" | "update" | "awakeable" | "activity_pending" | "no_worker" | "group_offline" | "worker_busy" | "worker_full" | "worker_draining" | "release_mismatch" | "type_not_served" | "build_drained" | "build_pinned" | "capability_missing" | "session_definition_missing" | "worker_without_sessions" | "worker_sessions_full" | "session_resources" | "session_resources_exceeded" | "session_held" | "session_holder_busy" | "session_other_queue" | "session_full" | "session_moving" | "session_kept" | "session_release" | "session_lost" | "session_ended" | "session_unclaimed" | "session_pool" | "session_pool_missing" | "budget_leases" | "budget_rate" | "quota" | "suspect";
         /** @description Describes a part of a request that was accepted but is probably a mistake. */
         Warning: {
             /** @description unknown_attribute: neither registered in the namespace nor on any run of it; unknown_member: the route does not read the member; unknown_build: no worker has registered the build; name_not_allowed: the imported name is not allowed for a new run; session_missing: end_session of a session that the workflow never started */

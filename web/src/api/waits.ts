@@ -39,6 +39,8 @@ export const waitRules = {
   session_moving: { form: "clause", text: "session {session} is being moved; its queued tasks start after the move" },
   session_kept: { form: "clause", text: "session {session} is reserved for worker {worker} until {until}" },
   session_release: { form: "clause", text: "session {session} is reserved for release {release} while an app of that release is alive; worker {worker} has [release {worker_release}|no release][ (closest match of {workers} workers)]" },
+  session_pool: { form: "clause", text: "waiting for a session of pool {pool}[, position {position}]" },
+  session_pool_missing: { form: "clause", text: "waiting for a session of pool {pool}, which does not exist" },
   session_lost: { form: "clause", text: "session {session} was lost ({detail}) and must not be acquired again" },
   session_ended: { form: "clause", text: "session {session} has ended: {detail}" },
   session_unclaimed: { form: "clause", text: "session {session} has no owner until a worker acquires it" },

@@ -97,6 +97,28 @@ func (r *reader) ReadyOn(ctx context.Context, namespace string, routes []string,
 	return list, nil
 }
 
+// poolWaiters reads the first entries of the index tasks_waiting in the order of their dispatch.
+const poolWaiters = "SELECT t.run_id, t.seq, t.body, x.workflow_id FROM (" +
+	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND kind = 'activity' AND state = 'ready'" +
+	" AND owner IS NULL ORDER BY priority, rank, ready_at, run_id, seq LIMIT $3) AS few" +
+	" JOIN tasks AS t ON t.run_id = few.run_id AND t.seq = few.seq JOIN runs AS x ON x.run_id = few.run_id" +
+	" ORDER BY t.priority, t.rank, t.ready_at, t.run_id, t.seq"
+
+func (r *reader) PoolWaiters(ctx context.Context, k engine.QueueKey, limit int) ([]store.PoolWaiter, error) {
+	var list []store.PoolWaiter
+	err := r.query(ctx, poolWaiters, []any{k.Namespace, k.Name, int64(limit)}, func(v []any) error {
+		a, err := record.ReadActivity(db.Str(v[0]), k.Namespace, db.Int(v[1]), db.Str(v[2]))
+		if err == nil && a.Borrow != nil {
+			list = append(list, store.PoolWaiter{
+				Run: a.RunID, Seq: a.Seq, WorkflowID: db.Str(v[3]), Priority: a.Priority, FairnessKey: a.FairnessKey,
+				Since: a.ReadyAt,
+			})
+		}
+		return err
+	})
+	return list, wrapRead(err, "waiters of %s", k.Name)
+}
+
 // queueOrder sorts entries of the index tasks_waiting and then reads only the rows that it returns.
 const queueOrder = "SELECT t.kind, t.priority, t.rank, t.body, x.state FROM (" +
 	"SELECT run_id, seq FROM tasks WHERE namespace = $1 AND queue = $2 AND state = 'ready' AND owner IS NULL" +

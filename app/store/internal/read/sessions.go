@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"gorm.io/gorm"
+
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/internal/db"
@@ -81,6 +83,18 @@ func (r *reader) Sessions(ctx context.Context, q store.SessionQuery) ([]engine.S
 		at := q.AfterUpdated.Micros()
 		db = db.Where("(updated_at < ? OR (updated_at = ? AND session_id < ?))", at, at, q.AfterID)
 	}
+	return r.findSessions(ctx, db)
+}
+
+func (r *reader) SessionsByID(ctx context.Context, namespace string, ids []string) ([]engine.Session, error) {
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	return r.findSessions(ctx, r.list(ctx, len(ids)).Where("namespace = ? AND session_id IN ?", namespace, ids))
+}
+
+// findSessions reads the sessions of a query, with the counts of their tasks.
+func (r *reader) findSessions(ctx context.Context, db *gorm.DB) ([]engine.Session, error) {
 	var rows []SessionModel
 	if err := db.Find(&rows).Error; err != nil {
 		return nil, wrapRead(err, "sessions")

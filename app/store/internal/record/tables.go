@@ -41,7 +41,7 @@ var (
 	}}
 	Sessions = &db.Table{Name: "sessions", Keys: 2, Prune: true, Many: true, Versioned: true, Columns: []db.Column{
 		db.Text("namespace"), db.Text("session_id"), db.Text("door").Immutable(),
-		db.Text("workflow_id").Opt().Immutable(), db.Text("status"),
+		db.Text("workflow_id").Opt(), db.Text("status"),
 		db.Text("owner").Opt(), db.Num("epoch"),
 		db.Num("lease_until").Opt(), db.Num("due_at").Opt(), db.Num("updated_at"), db.Text("queue"),
 		db.Num("claimed"), db.Num("terminal"),
