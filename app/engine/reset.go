@@ -181,10 +181,12 @@ func (r *Reset) findArrived(run *Run, events []history.Event) error {
 			completed[d.UpdateID] = true
 		}
 	}
-	// The copied events contain the acceptance of these updates, so the code handles them again, including those that the
-	// earlier run has completed.
+	// The copied events contain the acceptance of these updates. If the handler of an update has started, the code
+	// continues it, although the earlier run may have completed the update.
+	waiting := map[string]bool{} // IDs of the updates whose handlers have not started
 	for _, u := range run.Updates.All() {
 		r.updates[u.ID] = true
+		waiting[u.ID] = !u.Taken
 	}
 	ended := map[int64]bool{} // children and attachments at the point that have ended, by command number
 	signals := 0
@@ -201,6 +203,12 @@ func (r *Reset) findArrived(run *Run, events []history.Event) error {
 		case *history.UpdateAccepted:
 			again = !r.noReapply && !completed[d.UpdateID]
 			r.updates[d.UpdateID] = again
+		case *history.UpdateCompleted:
+			if again = waiting[d.UpdateID]; again {
+				answered := *d
+				answered.Sequence = 0 // no handler runs for it
+				e = &history.Event{At: e.At, Data: &answered}
+			}
 		case *history.ChildRunStarted:
 			_, again = run.Children.Get(d.Sequence)
 		case *history.AwakeableCompleted:

@@ -175,15 +175,15 @@ func (s *Run) updateApplied(d *history.UpdateApplied) {
 	}
 }
 
-// updateAnswered removes a completed update. Its handler may have changed the workflow's variables, so conditions may
-// be true now.
+// updateAnswered removes a completed update. If a handler completed it, the handler may have changed the workflow's
+// variables, so conditions may be true now.
 func (s *Run) updateAnswered(d *history.UpdateCompleted, e history.Event) {
 	for k, u := range s.Updates.All() {
 		if u.ID == d.UpdateID {
 			s.Updates.Delete(k)
 		}
 	}
-	if !d.Failed {
+	if !d.Failed && d.Sequence > 0 {
 		s.wakeConditions(e, Cause{Kind: "condition", ID: d.UpdateID, Name: d.UpdateName})
 	}
 }

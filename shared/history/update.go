@@ -23,7 +23,8 @@ type UpdateApplied struct {
 	PayloadCodec string `json:"payload_codec,omitempty"`
 }
 
-// UpdateCompleted ends an update: with a result after UpdateApplied, or with a failure.
+// UpdateCompleted ends an update: with a result after UpdateApplied, or with a failure. Without a Sequence, no handler
+// ends the update: the run closed, or a run before its reset completed the update.
 type UpdateCompleted struct {
 	UpdateID     string `json:"update_id"`
 	UpdateName   string `json:"update_name"`

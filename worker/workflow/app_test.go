@@ -28,6 +28,7 @@ type app struct {
 	options   replay.Options
 	run       *engine.Run
 	events    []history.Event
+	begins    int // number of the events with which a reset began the run
 	sessions  map[string]engine.Session
 	next      *engine.Start // first event of the next run; set once the run continued as new
 	otherRuns map[string]*engine.Run
@@ -363,14 +364,17 @@ func (a *app) commandsFor(n int, update *string) []protocol.Command {
 }
 
 // replays replays every prefix of the history twice, in one call of Apply and event by event, and checks that both
-// yield the same commands, and the commands of the task that ended with that prefix.
+// yield the same commands, and the commands of the task that ended with that prefix. Prefixes include all events with
+// which a reset began the run, because its first task does.
 func (a *app) replays() {
 	a.t.Helper()
 	kept := replay.New(a.def, a.options)
 	defer kept.Close()
-	for n := 1; n <= len(a.events); n++ {
+	applied := 0
+	for n := max(1, a.begins); n <= len(a.events); n++ {
 		at := a.commandsAt(n)
-		step, err := kept.Apply(a.task(n), a.events[n-1:n])
+		step, err := kept.Apply(a.task(n), a.events[applied:n])
+		applied = n
 		if err != nil {
 			a.t.Fatalf("event %d: %v", n, err)
 		}

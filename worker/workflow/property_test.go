@@ -331,12 +331,13 @@ func happen(rt *rapid.T, a *app, cancelled *bool) bool {
 	return open
 }
 
-// regroup replays the whole history in chunks of random length. The resulting commands must equal those in the history.
+// regroup replays the whole history in chunks of random length. The first chunk contains all events with which a reset
+// began the run. The resulting commands must equal those in the history.
 func regroup(rt *rapid.T, a *app) {
 	m := replay.New(a.def, a.options)
 	defer m.Close()
 	for from := 0; from < len(a.events); {
-		to := min(len(a.events), from+rapid.IntRange(1, 7).Draw(rt, "chunk"))
+		to := min(len(a.events), max(a.begins, from+rapid.IntRange(1, 7).Draw(rt, "chunk")))
 		for to < len(a.events) && a.events[to].TaskID != "" { // the events of one completion must be in the same chunk
 			to++
 		}

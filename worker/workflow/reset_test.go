@@ -51,6 +51,7 @@ func (a *app) reset(event int64, runID string) *app {
 	a.applyDecision(was)
 	n := &app{t: a.t, def: a.def, sessions: a.sessions, now: a.now}
 	n.applyDecision(next)
+	n.begins = len(n.events)
 	return n
 }
 
@@ -114,6 +115,38 @@ func TestAResetRunGetsNewIdentifiersAfterThePoint(t *testing.T) {
 	if second[0] == second[len(second)-1] {
 		t.Errorf("code after the point got the identifiers %v", second)
 	}
+}
+
+// An update arrives while the last copied task runs, and the old run answers it afterwards. The new run contains the
+// same answer, and its code does not run the handler. It handles a new update.
+func TestAnUpdateThatTheOldRunAnsweredIsNotHandledAgain(t *testing.T) {
+	a := startWithID(t, func(ctx workflow.Context) (items []string, err error) {
+		workflow.HandleUpdate(ctx, "add", func(_ workflow.Context, item string) (int, error) {
+			items = append(items, item)
+			return len(items), nil
+		})
+		for _, name := range []string{"one", "two"} {
+			if _, err := workflow.Execute[int](ctx, name); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	})
+	a.drain(nil)
+	a.complete(1, 1)
+	task, _ := a.lease()
+	id := a.update("add", "first")
+	a.answer(task.LastSequence, a.commandsAt(int(task.LastSequence)))
+	point := int64(len(a.events))
+	a.drain(nil)
+	n := a.reset(point, runID(1))
+	want(t, "result in the new run", n.answered(id).Result, a.answered(id).Result)
+	n.update("add", "second")
+	n.drain(nil)
+	n.complete(2, 2)
+	n.drain(nil)
+	want(t, "output", n.output(), any([]any{"second"}))
+	n.replays()
 }
 
 // Random programs are reset at random points up to three times, while they run or after they have ended, and then

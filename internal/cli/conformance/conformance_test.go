@@ -80,16 +80,15 @@ func TestAnAppConformsAndWhatItRefusesChangesNothing(t *testing.T) {
 		all := cases(t)
 		results := ask(all)
 		for i, r := range results {
-			if r.Outcome == conformance.Failed && strings.Contains(r.Why, "changed what is stored") {
-				// a lease of an earlier case may have expired at that moment; the changes of the request itself occur
-				// again
+			// a lease of an earlier case may have expired at that moment; the changes of the request itself occur again
+			for n := 0; n < 3 && r.Outcome == conformance.Failed && strings.Contains(r.Why, "changed what is stored"); n++ {
 				r = ask(all[i : i+1])[0]
 			}
 			if r.Outcome != conformance.Passed {
 				t.Errorf("%s: %s: %s", r.Case, r.Outcome, r.Why)
 			}
 		}
-		if len(results) < 160 || refused < 90 {
+		if len(results) < 177 || refused < 120 {
 			t.Errorf("only %d cases with %d refusals were asked", len(results), refused)
 		}
 	})
