@@ -166,7 +166,7 @@ var directions = []direction{
 	{"workflowtest", []string{ // for the tests of its users: a whole app, in virtual time
 		"internal/codecs", "internal/activitywire", "worker", "client", "internal/link", "internal/replay",
 		"internal/workeropt", "worker/workflow", "worker/activity",
-		"app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
+		"app/engine", "app/server", "app/store", "app/store/sqldb", "app/store/sqlite", common,
 	}},
 
 	// Where app and worker meet.

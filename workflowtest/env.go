@@ -20,8 +20,8 @@ import (
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/app/store/sqldb"
 	"github.com/sojourn-run/sojourn/app/store/sqlite"
+	"github.com/sojourn-run/sojourn/internal/config"
 	"github.com/sojourn-run/sojourn/internal/process"
-	"github.com/sojourn-run/sojourn/shared/protocol"
 	"github.com/sojourn-run/sojourn/worker"
 )
 
@@ -38,8 +38,9 @@ type Env struct {
 	late     *atomic.Bool // set shortly before the timeout of the test binary
 	watch    *watch
 
-	options Options
-	log     zerolog.Logger // of the app and the workers
+	options  Options
+	settings *config.Config
+	log      zerolog.Logger // of the app and the workers
 
 	mu       sync.Mutex // guards the fields below
 	patience time.Duration
@@ -179,17 +180,15 @@ func (e *Env) begin(path string) (end func()) {
 	console.FormatExtra = nil // do not log stacks: the test fails with the stack
 	log := zerolog.New(console).Level(zerolog.WarnLevel)
 	var err error
-	e.server, err = server.Open(e.t.Context(), server.Options{
-		Release: "test", NoAuth: true, Log: log,
-		Open: func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
-			return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: e.watchQueues(d)})
-		},
-		Settings: func() protocol.WorkerSettings {
-			// Send as few heartbeats as possible, since each costs CPU time. After 33 s without a heartbeat the app lets
-			// other workers acquire the soft sessions of a worker.
-			return protocol.WorkerSettings{BeatSeconds: 30}
-		},
-	})
+	if e.settings, err = loadSettings(e.options.Settings); err != nil {
+		e.t.Fatal(err)
+	}
+	o := e.appOptions()
+	o.Log = log
+	o.Open = func(ctx context.Context, _ string, d store.Dispatcher) (store.Store, error) {
+		return sqlite.Open(ctx, path, sqldb.Options{App: "test", Dispatch: e.watchQueues(d)})
+	}
+	e.server, err = server.Open(e.t.Context(), o)
 	if err != nil {
 		e.t.Fatal(err)
 	}

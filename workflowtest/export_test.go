@@ -7,3 +7,9 @@ func (w *Workflow) Recorded() []history.Event { return w.env.events(w.RunID) }
 
 // Recorded returns the recorded histories of all runs, for tests of what is stored.
 func (e *Env) Recorded() [][]history.Event { return e.histories() }
+
+// CheckSettings returns the error with which RunWith rejects settings.
+func CheckSettings(settings map[string]string) error {
+	_, err := loadSettings(settings)
+	return err
+}

@@ -23,22 +23,26 @@ type Options struct {
 	// Workers are started before the test, in this order. Empty: one worker polls Queues, and each other queue gets a
 	// worker when a task first appears on it, unless the test has added a worker for the queue.
 	Workers []WorkerSpec
-	// Queues are the task queues of workers that name none; empty: "default".
+	// Queues are the task queues of workers that name none; empty: the setting queues, "default" without it.
 	Queues []string
-	// Capabilities are those of workers that name none.
+	// Capabilities are those of workers that name none; empty: the setting capabilities.
 	Capabilities []string
+	// Settings are settings of the app and its workers, with the names and values that `sojourn config` prints, such as
+	// "session-lease": "60s". A setting that is not named has its default, except that attempt-lease is 2m. RunWith fails
+	// the test if a setting is unknown, invalid, or has no effect in a test, such as addr.
+	Settings map[string]string
 
 	perQueue bool // each queue gets a worker
 }
 
-// WorkerSpec describes a worker of the test. All workers have the registry of the test. Zero values mean the limits of
-// Run.
+// WorkerSpec describes a worker of the test. All workers have the registry of the test. Zero values mean the values of
+// the options and settings.
 type WorkerSpec struct {
 	ID           string   // worker ID; empty: test for the first worker, else test-N
 	Queues       []string // task queues to poll; empty: those of the options
 	Capabilities []string // matched with the requirements of tasks and sessions; empty: those of the options
-	Concurrency  int      // activities at once; 0: 16
-	MaxSessions  int      // maximum of held sessions; 0: no limit; negative: none
+	Concurrency  int      // activities at once; 0: the setting worker-concurrency, 128 without it
+	MaxSessions  int      // maximum of held sessions; 0: the setting worker-max-sessions; negative: no limit
 }
 
 // Worker is a worker of the test, which the test can kill, freeze and drain.
@@ -53,7 +57,7 @@ type Worker struct {
 	killed bool
 }
 
-// RunWith is Run with several workers, other queues or capabilities.
+// RunWith is Run with several workers, other queues, capabilities or settings.
 func RunWith[T testing.TB](t T, o Options, r *worker.Registry, test func(t T, env *Env)) {
 	t.Helper()
 	o.perQueue = len(o.Workers) == 0
@@ -145,7 +149,7 @@ func (e *Env) startWorker(spec WorkerSpec) (*Worker, error) {
 		spec.Queues = e.options.Queues
 	}
 	if len(spec.Queues) == 0 {
-		spec.Queues = []string{queue}
+		spec.Queues = e.settings.Queues
 	}
 	e.mu.Lock()
 	if spec.ID == "" {
@@ -159,19 +163,22 @@ func (e *Env) startWorker(spec WorkerSpec) (*Worker, error) {
 	if len(spec.Capabilities) == 0 {
 		spec.Capabilities = e.options.Capabilities
 	}
-	sessions := cmp.Or(max(spec.MaxSessions, 0), worker.AutoSessions)
-	if spec.MaxSessions < 0 {
-		sessions = 0
+	o, err := e.workerOptions()
+	if err != nil {
+		return nil, err
+	}
+	o.WorkerID, o.Queues, o.Logger = spec.ID, slices.Clone(spec.Queues), slogbridge.Slog(e.log)
+	if len(spec.Capabilities) > 0 {
+		o.Capabilities = spec.Capabilities
+	}
+	o.Concurrency = cmp.Or(spec.Concurrency, o.Concurrency)
+	if spec.MaxSessions != 0 {
+		o.Sessions.Max = max(spec.MaxSessions, 0)
 	}
 	f := newFaults(link.Local{Join: e.server.Connections().Join})
-	w, err := worker.New(workeropt.With(worker.Options{
-		Registry: e.registry, Release: "test", WorkerID: spec.ID, Queues: slices.Clone(spec.Queues),
-		Capabilities: spec.Capabilities, Concurrency: cmp.Or(spec.Concurrency, 16),
-		AttemptLease: 2 * time.Minute, // attempts are renewed by heartbeats, which are rare in tests
-		NoMachine:    true, Logger: slogbridge.Slog(e.log),
-		Sessions:  worker.SessionOptions{Max: sessions},
-		Executors: worker.ExecutorOptions{Isolation: worker.IsolationNone},
-	}, workeropt.Options{Carrier: f, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun}))
+	w, err := worker.New(workeropt.With(
+		o, workeropt.Options{Carrier: f, OnTaskFailed: e.taskFailed, OnBranchRun: e.watch.registerRun},
+	))
 	if err != nil {
 		return nil, fmt.Errorf("worker %s: %w", spec.ID, err)
 	}
