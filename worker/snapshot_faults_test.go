@@ -202,32 +202,35 @@ func TestTwoAppsMoveTheStateOfASession(t *testing.T) {
 	}
 }
 
+// storedPayloads returns the number of payloads of snapshots in a database. The app does not count this read.
+func storedPayloads(t *testing.T, database string) (n int) {
+	t.Helper()
+	driver, source := "pgx", database
+	if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
+		driver, source = "sqlite", path
+	}
+	db, err := sql.Open(driver, source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = db.Close() }()
+	if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM session_snapshots").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // The payload of a snapshot is removed when its age ends, and with its session.
 func TestPayloadsOfSnapshotsAreRemoved(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := apptest.Start(t, apptest.Options{Database: database})
-		rows := func() (n int) {
-			driver, source := "pgx", database
-			if path, ok := strings.CutPrefix(database, "sqlite:"); ok {
-				driver, source = "sqlite", path
-			}
-			db, err := sql.Open(driver, source)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer func() { _ = db.Close() }()
-			if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM session_snapshots").Scan(&n); err != nil {
-				t.Fatal(err)
-			}
-			return n
-		}
 		for _, age := range []time.Duration{2 * time.Second, time.Hour} {
 			id := fmt.Sprint("A", age)
 			c := counting{options: func(o *worker.Options) { o.Sessions.SnapshotMaxAge = age }}
 			stop := c.start(t, id, ways["socket"](a))
 			count(t, a)
 			stop()
-			if n := rows(); n != 1 && age == time.Hour {
+			if n := storedPayloads(t, database); n != 1 && age == time.Hour {
 				t.Errorf("%d payloads after the release; %q", n, timelineOf(t, a))
 			}
 			if age == time.Hour {
@@ -237,7 +240,7 @@ func TestPayloadsOfSnapshotsAreRemoved(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			eventually(t, "the payload is removed", func() bool { return rows() == 0 })
+			eventually(t, "the payload is removed", func() bool { return storedPayloads(t, database) == 0 })
 		}
 	})
 }

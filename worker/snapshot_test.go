@@ -35,6 +35,7 @@ type counting struct {
 	dir      string                // snapshot directory
 	take     func(id string) error // called by OnHandOver of the worker
 	restores func(id string) error // called by Restore of the worker
+	hold     func(session string)  // called by OnHandOver
 	options  func(*worker.Options)
 }
 
@@ -51,7 +52,10 @@ func (c counting) start(t *testing.T, id string, carrier link.Carrier) (stop fun
 	}
 	def := activity.SessionDefinition{
 		SetUp: func(context.Context) (*tally, error) { return &tally{}, nil },
-		OnHandOver: func(_ context.Context, s *tally) ([]byte, error) {
+		OnHandOver: func(ctx context.Context, s *tally) ([]byte, error) {
+			if c.hold != nil {
+				c.hold(activity.SessionID(ctx))
+			}
 			return []byte(strconv.Itoa(s.n) + strings.Repeat(" ", c.padding)), call(c.take)
 		},
 		Restore: func(_ context.Context, s *tally, data []byte) (err error) {
@@ -105,15 +109,33 @@ func (c counting) start(t *testing.T, id string, carrier link.Carrier) (stop fun
 // count runs the activity "count" in the session s.
 func count(t *testing.T, a *apptest.App) string {
 	t.Helper()
-	run, err := a.Broker().StartActivity(t.Context(), protocol.ActivityRequest{
-		ActivityType: "count", ActivityOptions: protocol.ActivityOptions{
-			SessionID: "s", SessionDefinition: &protocol.ActivitySession{Name: "tally", Arguments: json.RawMessage(`[]`)},
-		},
+	return countIn(t, a, "s")
+}
+
+// countIn runs the activity "count" in a session.
+func countIn(t *testing.T, a *apptest.App, session string) string {
+	t.Helper()
+	return result[string](t, end(t, a, startCount(t, a, session)))
+}
+
+// startCount starts the activity "count" in a session and returns its run.
+func startCount(t *testing.T, a *apptest.App, session string) string {
+	t.Helper()
+	return startIn(t, a, "count", protocol.ActivityOptions{
+		SessionID: session, SessionDefinition: &protocol.ActivitySession{Name: "tally", Arguments: json.RawMessage(`[]`)},
 	})
+}
+
+// startIn starts an activity and returns its run.
+func startIn(t *testing.T, a *apptest.App, activity string, o protocol.ActivityOptions) string {
+	t.Helper()
+	run, err := a.Broker().StartActivity(
+		t.Context(), protocol.ActivityRequest{ActivityType: activity, ActivityOptions: o},
+	)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return result[string](t, end(t, a, run.RunID))
+	return run.RunID
 }
 
 // timelineOf returns the kinds of the session's timeline with their reasons.

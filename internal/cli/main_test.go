@@ -78,6 +78,7 @@ func register(r *worker.Registry) {
 	registerStorm(r)
 	registerSetUps(r)
 	registerHandOverKills(r)
+	registerTallies(r)
 	registerFenced(r)
 	registerFailFast(r)
 	registerHandlers(r)
