@@ -29,7 +29,7 @@ func (b *Broker) commitCancel(
 	ctx context.Context, in protocol.EndRequest, wrap transactionWrapper,
 ) (protocol.CommandReceipt, error) {
 	return b.commandWithReason(ctx, in, "cancel", nil, wrap, func(reason string) engine.Input {
-		return engine.EndRun{Reason: reason, Identity: in.Identity}
+		return engine.EndRun{Reason: reason, Identity: in.Identity, Trace: in.Trace}
 	})
 }
 
@@ -86,7 +86,7 @@ func (b *Broker) commitRequestCancellation(
 			run.Queue, run.Type)
 	}
 	return b.commandWithReason(ctx, in, "request-cancellation", may, wrap, func(reason string) engine.Input {
-		return engine.RequestCancellation{Reason: reason, Identity: in.Identity}
+		return engine.RequestCancellation{Reason: reason, Identity: in.Identity, Trace: in.Trace}
 	})
 }
 

@@ -41,6 +41,7 @@ func (b *Broker) commitSignal(
 		what: "signal " + in.SignalName + " " + comparableBlob(value),
 		input: engine.SignalRun{
 			Name: in.SignalName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
+			Trace: in.Trace,
 		},
 		fill: func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}

@@ -85,7 +85,7 @@ func activityBytes(t *protocol.ActivityTask) int {
 }
 
 func workflowBytes(t *protocol.WorkflowTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + history.SizeOf(t.Events)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + t.Trace.Size() + history.SizeOf(t.Events)
 	if a := t.Resume.SignalArguments; a != nil {
 		n += len(a.Blob)
 	}
@@ -221,7 +221,7 @@ func activityTask(l store.Leased, args string) *protocol.ActivityTask {
 		Arguments:    payload.Payload{Blob: args}, RetryPolicy: a.Retry, TaskQueue: a.Queue, LeaseOwner: a.Owner,
 		LeaseExpiresAt: a.Until,
 		Release:        a.Lease.Release, FairnessClass: l.Class, HeartbeatEvery: a.HeartbeatTO, Suspect: a.Suspect != nil,
-		LastHeartbeat: a.LastHeartbeat, Headers: a.Headers,
+		LastHeartbeat: a.LastHeartbeat, Headers: a.Headers, Trace: l.Head.Trace,
 	}
 	// Deadlines are times of the app's clock, like the end of the lease. The worker converts them to its own clock.
 	if a.StartToClose > 0 {
@@ -278,7 +278,7 @@ func (b *Broker) workflowTask(
 		WorkflowType: h.Type, PayloadCodec: payload.Codec, RunStatus: "running", RunNumber: h.Number,
 		LastSequence: h.Task.Shown,
 		TotalEvents:  h.Task.Shown, TaskQueue: h.Queue, LeaseOwner: h.Task.Owner, LeaseExpiresAt: h.Task.Until,
-		Release: h.Task.Release, FairnessClass: l.Class,
+		Release: h.Task.Release, FairnessClass: l.Class, Trace: h.Trace,
 	}
 	// seen is the last event that the process has in its sticky cache, as far as this app knows. If the process has
 	// evicted the run, it requests the first page.
@@ -329,8 +329,21 @@ func (b *Broker) workflowTask(
 			t.Arguments, t.Headers = payload.Payload{Blob: s.Arguments}, s.Headers
 		}
 	}
+	t.TraceLinks = traceLinks(h, all)
 	resume(t, h.Task.Cause, all)
 	return t, b.resumeArguments(ctx, t, h.Task.Cause)
+}
+
+// traceLinks returns the trace links of a workflow task: of the requests that no completed task contained. events may
+// lack some of them, whose links are then omitted.
+func traceLinks(h engine.Head, events []history.Event) *protocol.TraceLinks {
+	for len(events) > 0 && events[0].Seq <= h.Seen {
+		events = events[1:]
+	}
+	for n := len(events); n > 0 && events[n-1].Seq > h.Task.Shown; n-- {
+		events = events[:n-1]
+	}
+	return protocol.LinksOf(engine.TaskID(h.ID, h.Task.Number), h.ID, h.Namespace, events)
 }
 
 // maxFirstSignals is the number of inherited signals that a task contains for a worker that fetches the others.

@@ -48,6 +48,7 @@ func (b *Broker) acceptUpdate(
 			what: "update " + in.UpdateName + " " + comparableBlob(value),
 			input: engine.AcceptUpdate{
 				Name: in.UpdateName, Value: value, RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
+				Trace: in.Trace,
 			},
 		})
 		var u *notValidated

@@ -56,7 +56,9 @@ func (b *Broker) SignalWithStart(
 	learned := !b.opt.Shared
 	o := startInput{
 		what: "signal " + in.SignalName + " " + comparableBlob(value), size: len(value),
-		input: engine.SignalRun{Name: in.SignalName, Value: value, Identity: in.Identity, Headers: in.Headers},
+		input: engine.SignalRun{
+			Name: in.SignalName, Value: value, Identity: in.Identity, Headers: in.Headers, Trace: in.Trace,
+		},
 		check: func(run *engine.Head) (bool, error) { return false, b.checkSignal(run, in.SignalName, learned) },
 		fill:  func(r *protocol.CommandReceipt) { r.SignalName = in.SignalName },
 	}
@@ -93,7 +95,9 @@ func (b *Broker) UpdateWithStart(
 	declared := b.workers.Declarations(in.Namespace)
 	o := startInput{
 		what: "update " + in.UpdateName + " " + comparableBlob(value), size: len(value),
-		input: engine.AcceptUpdate{Name: in.UpdateName, Value: value, Identity: in.Identity, Headers: in.Headers},
+		input: engine.AcceptUpdate{
+			Name: in.UpdateName, Value: value, Identity: in.Identity, Headers: in.Headers, Trace: in.Trace,
+		},
 		check: func(run *engine.Head) (later bool, err error) {
 			return checkUpdate(declared, run, in.UpdateName, learned)
 		},
@@ -114,7 +118,7 @@ func (b *Broker) UpdateWithStart(
 	update := protocol.UpdateRequest{
 		Target:     protocol.Target{Namespace: in.Namespace, WorkflowID: started.Start.WorkflowID},
 		UpdateName: in.UpdateName, WaitFor: in.WaitFor, WaitTimeout: in.WaitTimeout, Identity: in.Identity,
-		Headers: in.Headers,
+		Headers: in.Headers, Trace: in.Trace,
 	}
 	if started.Command == nil {
 		if in.IdempotencyKey != "" {

@@ -48,9 +48,10 @@ type Child struct {
 	Shared   bool   `json:"shared,omitempty"`    // an earlier step started the child; its end also ends this step
 	IsShared bool   `json:"is_shared,omitempty"` // the end of the child also ends a later step
 
-	Memo             json.RawMessage `json:"memo,omitempty"` // stored only with a retry policy, like Attributes
-	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	Headers          history.Headers `json:"headers,omitempty"` // stored only with a retry policy, too
+	Memo             json.RawMessage      `json:"memo,omitempty"` // stored only with a retry policy, like Attributes
+	SearchAttributes json.RawMessage      `json:"search_attributes,omitempty"`
+	Headers          history.Headers      `json:"headers,omitempty"` // stored only with a retry policy, too
+	Trace            history.TraceContext `json:"trace,omitzero"`    // stored only with a retry policy, too
 	history.Parallel
 }
 
@@ -122,7 +123,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 		Child: st.childRef(seq, &child), TaskQueue: child.Queue, Arguments: c.Arguments.Blob,
 		PayloadCodec: codecOf(c.Arguments.Blob), RetryPolicy: child.Retry,
 		ExecutionTimeout: int64(c.ExecutionTimeout), RunTimeout: int64(c.RunTimeout), Deadline: child.Deadline, Memo: memo,
-		SearchAttributes: attributes, Headers: c.Headers,
+		SearchAttributes: attributes, Headers: c.Headers, Trace: c.Trace.Or(st.Trace),
 		Parallel: c.Parallel,
 	})
 	if use.refusal != "" {
@@ -141,7 +142,7 @@ func (st *step) startChild(c protocol.Command, seq int64) error {
 	if child.Shared {
 		return nil
 	}
-	child.Memo, child.SearchAttributes, child.Headers = memo, attributes, c.Headers
+	child.Memo, child.SearchAttributes, child.Headers, child.Trace = memo, attributes, c.Headers, c.Trace.Or(st.Trace)
 	parent := Parent{RunID: st.ID, WorkflowID: st.WorkflowID, Seq: seq, Chain: st.Chain}
 	st.startChildRun(parent, child, c.Arguments.Blob, 0)
 	if use.replaces != nil {
@@ -239,7 +240,7 @@ func (st *step) startChildRun(parent Parent, c Child, arguments string, delay ti
 			RunTimeout:       c.RunTimeout,
 			ExecutionTimeout: c.ExecutionTO, Priority: &priority, FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight,
 			StartDelay: int64(delay / time.Second), Memo: c.Memo, SearchAttributes: c.SearchAttributes,
-			Headers: c.Headers,
+			Headers: c.Headers, Trace: c.Trace,
 		},
 	})
 }
@@ -510,6 +511,7 @@ func (s *Run) childScheduled(d *history.ChildWorkflowScheduled) {
 	}
 	if d.RetryPolicy != nil {
 		c.Arguments, c.Memo, c.SearchAttributes, c.Headers = d.Arguments, d.Memo, d.SearchAttributes, d.Headers
+		c.Trace = d.Trace
 	}
 	s.Children.Put(d.Sequence, c)
 }

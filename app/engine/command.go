@@ -163,6 +163,7 @@ func (st *step) continueAsNew(c protocol.Command, seq int64) error {
 			BusinessKey: st.BusinessKey,
 			Memo:        st.Memo, SearchAttributes: st.SearchAttributes, RunTimeout: st.RunTimeout, Priority: &was.Priority,
 			FairnessKey: st.FairnessKey, FairnessWeight: st.FairnessWeight, Headers: c.Headers,
+			Trace: c.Trace.Or(st.Trace),
 		},
 	}
 	if c.WorkflowType != "" {
@@ -216,6 +217,7 @@ type EndRun struct {
 	Terminate bool
 	Reason    string
 	Identity  string
+	Trace     history.TraceContext // of a cancellation
 }
 
 func (in EndRun) decide(st *step) error {
@@ -232,7 +234,7 @@ func (in EndRun) decide(st *step) error {
 		st.d.Answer.Outcome = "terminated"
 		return nil
 	}
-	st.emit(&history.CancelRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity})
+	st.emit(&history.CancelRequested{CommandID: id, Reason: in.Reason, Identity: in.Identity, Trace: in.Trace})
 	st.endOpenSteps("workflow cancelled")
 	st.emit(&history.WorkflowCancelled{
 		Reason: in.Reason, ClosedReason: "cancelled", Failure: st.ended("cancelled", in.Reason),
@@ -254,7 +256,10 @@ func (st *step) ended(how, reason string) history.Failure {
 
 // RequestCancellation asks the workflow's code to end the run. Unlike EndRun, it lets the code clean up. It has no
 // effect on code that does not check for cancellation.
-type RequestCancellation struct{ Reason, Identity string }
+type RequestCancellation struct {
+	Reason, Identity string
+	Trace            history.TraceContext
+}
 
 func (in RequestCancellation) decide(st *step) error {
 	if err := st.notActive(); err != nil {
@@ -263,7 +268,7 @@ func (in RequestCancellation) decide(st *step) error {
 	if err := st.CheckHasCode("requests to end by itself"); err != nil {
 		return err
 	}
-	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity})
+	st.emit(&history.WorkflowCancellationRequested{Reason: in.Reason, Identity: in.Identity, Trace: in.Trace})
 	st.clearHeld() // a quota must not delay a cancellation
 	st.d.Answer.Outcome = "cancellation_requested"
 	return nil

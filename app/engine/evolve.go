@@ -68,7 +68,9 @@ func (s *Run) Evolve(e history.Event) {
 	case *history.SignalApplied:
 		s.Waits.Delete(d.Sequence)
 	case *history.UpdateAccepted:
-		s.Updates.Put(e.Seq, Update{ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments, Headers: d.Headers})
+		s.Updates.Put(e.Seq, Update{
+			ID: d.UpdateID, Name: d.UpdateName, Arguments: d.Arguments, Headers: d.Headers, Trace: d.Trace,
+		})
 	case *history.UpdateApplied:
 		s.updateApplied(d)
 	case *history.UpdateCompleted:
@@ -201,7 +203,7 @@ func (s *Run) started(d *history.WorkflowStarted, e history.Event) {
 	s.BusinessKey, s.Priority, s.BuildID = d.BusinessKey, d.Priority, d.BuildID
 	s.RunTimeout, s.ExecutionTimeout = d.RunTimeout, d.ExecutionTimeout
 	s.RunDeadline, s.ExecutionDeadline = d.RunDeadline, d.ExecutionDeadline
-	s.Memo, s.SearchAttributes, s.ContinuedFrom = d.Memo, d.SearchAttributes, d.ContinuedFrom
+	s.Memo, s.SearchAttributes, s.ContinuedFrom, s.Trace = d.Memo, d.SearchAttributes, d.ContinuedFrom, d.Trace
 	s.FairnessKey, s.FairnessWeight = d.FairnessKey, d.FairnessWeight
 	s.ArgumentBytes = int64(len(d.Arguments) + d.Headers.Size())
 	s.NameRules, s.Chain = d.NameRules, d.ChainRunID

@@ -311,12 +311,13 @@ func (in *Start) add(b Inbox, bytes int64, signals []Signal) error {
 func signalReceived(s Signal) *history.SignalReceived {
 	return &history.SignalReceived{
 		SignalName: s.Name, SignalID: s.ID, Value: s.Value, PayloadCodec: codecOf(s.Value), Headers: s.Headers,
+		Trace: s.Trace,
 	}
 }
 
 func sizeOf(signals []Signal) (n int) {
 	for _, s := range signals {
-		n += len(s.Value) + s.Headers.Size()
+		n += len(s.Value) + s.Headers.Size() + s.Trace.Size()
 	}
 	return n
 }

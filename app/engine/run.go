@@ -102,6 +102,8 @@ type Head struct {
 
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
+	// Trace is the trace context of the run's start, which its tasks contain.
+	Trace history.TraceContext `json:"trace,omitzero"`
 
 	// Chain is the first run of the chain, if an earlier chain used the same workflow ID; empty for the first chain of
 	// the ID.
@@ -378,15 +380,16 @@ func (w *Wait) answered(seq int64, sig Signal) {
 
 // Signal is a signal that was received and not handled yet.
 type Signal struct {
-	Name    string          `json:"name"`
-	ID      string          `json:"id,omitempty"`
-	Value   string          `json:"value,omitempty"`
-	Headers history.Headers `json:"headers,omitempty"`
+	Name    string               `json:"name"`
+	ID      string               `json:"id,omitempty"`
+	Value   string               `json:"value,omitempty"`
+	Headers history.Headers      `json:"headers,omitempty"`
+	Trace   history.TraceContext `json:"trace,omitzero"`
 }
 
 // SignalOf returns the signal of an event.
 func SignalOf(d *history.SignalReceived) Signal {
-	return Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers}
+	return Signal{Name: d.SignalName, ID: d.SignalID, Value: d.Value, Headers: d.Headers, Trace: d.Trace}
 }
 
 // Fork returns a copy of s that can be changed without changing s. Every decision works on a fork, so a decision that

@@ -21,6 +21,7 @@ type SignalRun struct {
 	RequestID string
 	Identity  string
 	Headers   history.Headers
+	Trace     history.TraceContext
 }
 
 func (in SignalRun) decide(st *step) error {
@@ -47,7 +48,7 @@ func (in SignalRun) decide(st *step) error {
 func (st *step) receive(in SignalRun) {
 	st.receiveEvent(&history.SignalReceived{
 		SignalName: in.Name, SignalID: st.eventID("s"), Value: in.Value, PayloadCodec: codecOf(in.Value),
-		RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers,
+		RequestID: in.RequestID, Identity: in.Identity, Headers: in.Headers, Trace: in.Trace,
 	})
 }
 

@@ -29,6 +29,7 @@ func DecideStart(in Start, now time.Time) Decision {
 		Arguments: in.Arguments, BusinessKey: r.BusinessKey, Priority: DefaultPriority, FairnessKey: r.FairnessKey,
 		FairnessWeight: r.FairnessWeight, Memo: r.Memo, SearchAttributes: r.SearchAttributes, Identity: r.Identity,
 		RunTimeout: r.RunTimeout, ExecutionTimeout: r.ExecutionTimeout, BuildID: in.BuildID, Headers: r.Headers,
+		Trace: r.Trace,
 	}
 	if !in.OldNames {
 		started.NameRules = protocol.NameRules
@@ -94,7 +95,7 @@ func DecideStart(in Start, now time.Time) Decision {
 	for _, u := range in.Updates {
 		st.emit(&history.UpdateAccepted{
 			UpdateID: u.ID, UpdateName: u.Name, Arguments: u.Arguments, PayloadCodec: codecOf(u.Arguments),
-			Headers: u.Headers, CarriedFrom: in.ContinuedFrom.ID,
+			Headers: u.Headers, Trace: u.Trace, CarriedFrom: in.ContinuedFrom.ID,
 		})
 	}
 	if in.First != nil {

@@ -18,11 +18,12 @@ const UpdateTask = "workflow_update"
 
 // Update is an update that was accepted and is not completed.
 type Update struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Arguments string          `json:"arguments,omitempty"`
-	Headers   history.Headers `json:"headers,omitempty"`
-	Taken     bool            `json:"taken,omitempty"` // its handler has started and will complete the update
+	ID        string               `json:"id"`
+	Name      string               `json:"name"`
+	Arguments string               `json:"arguments,omitempty"`
+	Headers   history.Headers      `json:"headers,omitempty"`
+	Trace     history.TraceContext `json:"trace,omitzero"`
+	Taken     bool                 `json:"taken,omitempty"` // its handler has started and will complete the update
 }
 
 // AcceptUpdate accepts an update. Value is the encoded argument array, or empty.
@@ -32,6 +33,7 @@ type AcceptUpdate struct {
 	RequestID string
 	Identity  string
 	Headers   history.Headers
+	Trace     history.TraceContext
 }
 
 func (in AcceptUpdate) decide(st *step) error {
@@ -48,7 +50,7 @@ func (in AcceptUpdate) decide(st *step) error {
 	id := st.eventID("u")
 	st.emit(&history.UpdateAccepted{
 		UpdateID: id, UpdateName: in.Name, Arguments: in.Value, PayloadCodec: codecOf(in.Value), RequestID: in.RequestID,
-		Identity: in.Identity, Headers: in.Headers,
+		Identity: in.Identity, Headers: in.Headers, Trace: in.Trace,
 	})
 	st.d.Answer.Outcome, st.d.Answer.Update = "update_accepted", id
 	return nil

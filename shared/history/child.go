@@ -31,7 +31,8 @@ type ChildWorkflowScheduled struct {
 	// memo and SearchAttributes of the child's runs
 	Memo             json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
-	Headers          Headers         `json:"headers,omitempty"` // of the child's runs
+	Headers          Headers         `json:"headers,omitempty"`              // of the child's runs
+	Trace            TraceContext    `json:"observability_context,omitzero"` // of the command, or else of the parent
 	// ChainRunID is the first run of the child's chain; absent in the first chain of a workflow ID
 	ChainRunID string `json:"chain_run_id,omitempty"`
 	// UsedExisting means that an earlier step started the child: this step ends with it.

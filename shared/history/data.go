@@ -39,6 +39,7 @@ type WorkflowStarted struct {
 	Memo              json.RawMessage `json:"memo,omitempty"`
 	SearchAttributes  json.RawMessage `json:"search_attributes,omitempty"`
 	Headers           Headers         `json:"headers,omitempty"`
+	Trace             TraceContext    `json:"observability_context,omitzero"` // of the start
 	BuildID           string          `json:"build_id,omitempty"`
 	DelayUntil        Time            `json:"delay_until,omitzero"`
 	CarriedSignals    int             `json:"carried_signals,omitempty"`
@@ -265,13 +266,14 @@ type TimerCancelRequested struct {
 
 // SignalReceived records a signal; Value is the argument-array blob exactly as the caller sent it.
 type SignalReceived struct {
-	SignalName   string  `json:"signal_name"`
-	SignalID     string  `json:"workflow_signal_id,omitempty"`
-	Value        string  `json:"value,omitempty"`
-	PayloadCodec string  `json:"payload_codec,omitempty"`
-	RequestID    string  `json:"request_id,omitempty"`
-	Identity     string  `json:"identity,omitempty"`
-	Headers      Headers `json:"headers,omitempty"`
+	SignalName   string       `json:"signal_name"`
+	SignalID     string       `json:"workflow_signal_id,omitempty"`
+	Value        string       `json:"value,omitempty"`
+	PayloadCodec string       `json:"payload_codec,omitempty"`
+	RequestID    string       `json:"request_id,omitempty"`
+	Identity     string       `json:"identity,omitempty"`
+	Headers      Headers      `json:"headers,omitempty"`
+	Trace        TraceContext `json:"observability_context,omitzero"` // of the sender
 }
 
 // SignalWaitOpened records that the workflow waits for a signal.
@@ -419,9 +421,10 @@ type WorkflowTimedOut struct {
 
 // CancelRequested precedes WorkflowCancelled and has the caller's identity.
 type CancelRequested struct {
-	CommandID string `json:"workflow_command_id,omitempty"`
-	Reason    string `json:"reason,omitempty"`
-	Identity  string `json:"identity,omitempty"`
+	CommandID string       `json:"workflow_command_id,omitempty"`
+	Reason    string       `json:"reason,omitempty"`
+	Identity  string       `json:"identity,omitempty"`
+	Trace     TraceContext `json:"observability_context,omitzero"` // of the caller
 }
 
 // TerminateRequested precedes WorkflowTerminated and has the caller's identity.
@@ -433,8 +436,9 @@ type TerminateRequested struct {
 
 // WorkflowCancellationRequested cancels the root context of the workflow's code. The code decides how it ends.
 type WorkflowCancellationRequested struct {
-	Reason   string `json:"reason,omitempty"`
-	Identity string `json:"identity,omitempty"`
+	Reason   string       `json:"reason,omitempty"`
+	Identity string       `json:"identity,omitempty"`
+	Trace    TraceContext `json:"observability_context,omitzero"` // of the caller
 }
 
 // RepairRequested ends the quarantine of a run.

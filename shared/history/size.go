@@ -9,13 +9,13 @@ func (e Event) Size() int {
 	n := FrameSize
 	switch d := e.Data.(type) {
 	case *WorkflowStarted:
-		n += 1024 + len(d.Arguments) + len(d.Memo) + len(d.SearchAttributes) + d.Headers.Size()
+		n += 1024 + len(d.Arguments) + len(d.Memo) + len(d.SearchAttributes) + d.Headers.Size() + d.Trace.Size()
 	case *ActivityScheduled:
 		n += 1024 + len(d.Arguments) + len(d.Session) + d.Headers.Size()
 	case *ActivityCompleted:
 		n += 1024 + len(d.Result)
 	case *SignalReceived:
-		n += 512 + len(d.Value) + d.Headers.Size()
+		n += 512 + len(d.Value) + d.Headers.Size() + d.Trace.Size()
 	case *SignalApplied:
 		n += 512 + len(d.Value)
 	case *SideEffectRecorded:

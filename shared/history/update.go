@@ -2,14 +2,15 @@ package history
 
 // UpdateAccepted records an accepted update; Arguments is the blob of the argument array exactly as the caller sent it.
 type UpdateAccepted struct {
-	UpdateID     string  `json:"update_id"`
-	UpdateName   string  `json:"update_name"`
-	Arguments    string  `json:"arguments,omitempty"`
-	PayloadCodec string  `json:"payload_codec,omitempty"`
-	RequestID    string  `json:"request_id,omitempty"`
-	Identity     string  `json:"identity,omitempty"`
-	Headers      Headers `json:"headers,omitempty"`
-	CarriedFrom  string  `json:"carried_from_run_id,omitempty"` // previous run, which accepted the update and continued as new
+	UpdateID     string       `json:"update_id"`
+	UpdateName   string       `json:"update_name"`
+	Arguments    string       `json:"arguments,omitempty"`
+	PayloadCodec string       `json:"payload_codec,omitempty"`
+	RequestID    string       `json:"request_id,omitempty"`
+	Identity     string       `json:"identity,omitempty"`
+	Headers      Headers      `json:"headers,omitempty"`
+	Trace        TraceContext `json:"observability_context,omitzero"` // of the caller
+	CarriedFrom  string       `json:"carried_from_run_id,omitempty"`  // previous run, which accepted the update and continued as new
 }
 
 // UpdateApplied records that a handler started the update, so that a replay runs the handler again. UpdateCompleted

@@ -32,6 +32,20 @@ type ServerCapabilities struct {
 	SessionVerbs          []string           `json:"worker_session_verbs"`
 	Sessions              SessionContract    `json:"worker_sessions"`
 	Batch                 BatchRoutes        `json:"batch_tasks"`
+	Traces                TraceTerms         `json:"observability_context"`
+}
+
+// TraceTerms are the schemas and limits of trace contexts. Published clients send trace contexts only to a server with
+// exactly these values.
+type TraceTerms struct {
+	Supported       bool   `json:"supported"`
+	Schema          string `json:"schema"`
+	Version         int    `json:"version"`
+	DispatchSchema  string `json:"dispatch_schema"`
+	LinksSchema     string `json:"links_schema"`
+	MaxContextBytes int    `json:"max_context_bytes"`
+	MaxLinks        int    `json:"max_links"`
+	MaxLinksBytes   int    `json:"max_links_bytes"`
 }
 
 // QueryTimeouts are the timeout of a query's caller, and the lease of a query task.

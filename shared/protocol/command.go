@@ -116,6 +116,8 @@ type Command struct {
 	WorkerSession *SessionOptions `json:"worker_session,omitempty" of:"schedule_activity start_session"`
 	// Sojourn only: headers of the activity, the run or the signal; a replay never compares them
 	Headers history.Headers `json:"headers,omitempty" of:"schedule_activity start_child_workflow continue_as_new signal_workflow"`
+	// span that sent the command, for the new run; default: the trace context of this run. A replay never compares it
+	Trace history.TraceContext `json:"observability_context,omitzero" of:"start_child_workflow continue_as_new"`
 	// SessionID is a session without options, or one that the run started. end_session: the session to end.
 	SessionID string `json:"session_id,omitempty" of:"schedule_activity end_session!" maxLength:"255"`
 	// Sojourn only: as in WorkerSession, for a session without options, together with FallbackAfter. The latest

@@ -35,6 +35,8 @@ type StartRequest struct {
 	SearchAttributes json.RawMessage `json:"search_attributes,omitempty"`
 	// the first event and the tasks of the run contain them
 	Headers history.Headers `json:"headers,omitempty"`
+	// span of the caller: the first event and the tasks of the run contain it
+	Trace history.TraceContext `json:"observability_context,omitzero"`
 	// fail (default), use-existing; not together with conflict_policy
 	DuplicatePolicy string `json:"duplicate_policy,omitempty" enum:"fail,use-existing"`
 	// whether the ID of a closed run may be used again: reject (default), allow-after-failure (the run failed, timed
@@ -105,17 +107,20 @@ type SignalRequest struct {
 	SignalName string          `json:"signal_name" minLength:"1" maxLength:"255"`
 	Input      json.RawMessage `json:"input,omitempty"`
 	// not compared with those of an earlier request of the same RequestID
-	Headers   history.Headers `json:"headers,omitempty"`
-	RequestID string          `json:"request_id,omitempty" maxLength:"255"`
-	Identity  string          `json:"-"`
+	Headers   history.Headers      `json:"headers,omitempty"`
+	Trace     history.TraceContext `json:"observability_context,omitzero"` // span of the sender
+	RequestID string               `json:"request_id,omitempty" maxLength:"255"`
+	Identity  string               `json:"-"`
 }
 
 // EndRequest cancels, terminates, repairs or archives a run, or requests its cancellation.
 type EndRequest struct {
 	Target
-	Reason    string `json:"reason,omitempty" maxLength:"1000"` // for people
-	RequestID string `json:"request_id,omitempty" maxLength:"255"`
-	Identity  string `json:"-"`
+	Reason string `json:"reason,omitempty" maxLength:"1000"` // for people
+	// span of the caller; stored by cancel and request-cancellation
+	Trace     history.TraceContext `json:"observability_context,omitzero"`
+	RequestID string               `json:"request_id,omitempty" maxLength:"255"`
+	Identity  string               `json:"-"`
 }
 
 // RedriveRequest continues a failed run as a new run.

@@ -29,7 +29,11 @@ type WorkflowTask struct {
 	PayloadCodec string          `json:"payload_codec"` // always "avro"
 	Arguments    payload.Payload `json:"arguments"`     // list of the run's arguments
 	// headers of the run's start; absent without the first event, which contains them as well
-	Headers      history.Headers `json:"headers,omitempty"`
+	Headers history.Headers `json:"headers,omitempty"`
+	// trace context of the run's start
+	Trace history.TraceContext `json:"observability_context,omitzero"`
+	// trace contexts of the signals, updates and cancellations that the task contains
+	TraceLinks   *TraceLinks     `json:"observability_links,omitempty"`
 	RunStatus    string          `json:"run_status"`
 	RunNumber    int64           `json:"run_number,omitempty"`
 	LastSequence int64           `json:"last_history_sequence"`
@@ -94,9 +98,11 @@ type ActivityTask struct {
 	PayloadCodec   string          `json:"payload_codec"`
 	Arguments      payload.Payload `json:"arguments"`         // list of arguments
 	Headers        history.Headers `json:"headers,omitempty"` // of the command that scheduled the activity
-	RetryPolicy    *retry.Policy   `json:"retry_policy,omitempty"`
-	TaskQueue      string          `json:"task_queue"`
-	LeaseOwner     string          `json:"lease_owner"`
+	// trace context of the run's start
+	Trace       history.TraceContext `json:"observability_context,omitzero"`
+	RetryPolicy *retry.Policy        `json:"retry_policy,omitempty"`
+	TaskQueue   string               `json:"task_queue"`
+	LeaseOwner  string               `json:"lease_owner"`
 	// end of the lease; heartbeats extend it
 	LeaseExpiresAt history.Time     `json:"lease_expires_at"`
 	Release        string           `json:"release,omitempty"`

@@ -20,11 +20,12 @@ type UpdateRequest struct {
 	UpdateName string          `json:"update_name" minLength:"1" maxLength:"255"`
 	Input      json.RawMessage `json:"input,omitempty"` // a plain array of arguments or an envelope
 	// not compared with those of an earlier request of the same RequestID
-	Headers     history.Headers `json:"headers,omitempty"`
-	RequestID   string          `json:"request_id,omitempty" maxLength:"255"`
-	WaitFor     string          `json:"wait_for,omitempty" enum:"accepted,completed"` // accepted (default), completed
-	WaitTimeout *int64          `json:"wait_timeout_seconds,omitempty" minimum:"1"`   // default 30, at most 60
-	Identity    string          `json:"-"`
+	Headers     history.Headers      `json:"headers,omitempty"`
+	Trace       history.TraceContext `json:"observability_context,omitzero"` // span of the caller
+	RequestID   string               `json:"request_id,omitempty" maxLength:"255"`
+	WaitFor     string               `json:"wait_for,omitempty" enum:"accepted,completed"` // accepted (default), completed
+	WaitTimeout *int64               `json:"wait_timeout_seconds,omitempty" minimum:"1"`   // default 30, at most 60
+	Identity    string               `json:"-"`
 }
 
 // UpdateResponse is an update in its current state: accepted, completed or failed.

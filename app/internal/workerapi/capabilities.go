@@ -2,6 +2,7 @@ package workerapi
 
 import (
 	"github.com/sojourn-run/sojourn/app/engine"
+	"github.com/sojourn-run/sojourn/shared/history"
 	"github.com/sojourn-run/sojourn/shared/protocol"
 )
 
@@ -44,6 +45,11 @@ func capabilities() protocol.ServerCapabilities {
 			Weight:   protocol.WeightTerms{Min: 1, Max: engine.MaxWeight, Default: 1},
 		},
 		SessionVerbs: []string{"create", "heartbeat", "close"}, Sessions: sessions,
+		Traces: protocol.TraceTerms{
+			Supported: true, Schema: history.TraceContextSchema, Version: 1, DispatchSchema: "durable-workflow.queue-trace",
+			LinksSchema: protocol.TraceLinksSchema, MaxContextBytes: history.MaxTraceContext, MaxLinks: protocol.MaxTraceLinks,
+			MaxLinksBytes: protocol.MaxTraceLinkBytes,
+		},
 		Batch: protocol.BatchRoutes{Poll: "/worker/tasks/poll", Complete: "/worker/tasks/complete"},
 	}
 }

@@ -1539,6 +1539,21 @@ export interface components {
             worker_id?: string;
             workflow_id: string;
         };
+        /** @description Headers of W3C Trace Context and W3C Baggage. */
+        TraceCarrierRequest: {
+            baggage?: string;
+            /** @description trace ID and span ID of the caller */
+            traceparent?: string;
+            tracestate?: string;
+        };
+        /** @description The span of a caller, in the form of W3C Trace Context and W3C Baggage: events and tasks contain it, so that spans of workers belong to the trace of the caller. It never changes what the app or the code does, and a replay never compares it. The zero value is none. A value that is malformed or too large decodes as the zero value instead of an error, because a request must not fail for it. */
+        TraceContextRequest: {
+            carrier?: components["schemas"]["TraceCarrierRequest"];
+            /** @description always durable-workflow.trace-context */
+            schema?: string;
+            /** @description always 1 */
+            version?: number;
+        };
         /** @description Maps the names of values to the values that a response does not contain whole. */
         Truncated: {
             [key: string]: components["schemas"]["TruncatedValue"];
@@ -1947,6 +1962,8 @@ export interface components {
             input?: Json;
             memo?: Json;
             namespace?: string;
+            /** @description span of the caller: the first event and the tasks of the run contain it */
+            observability_context?: components["schemas"]["TraceContextRequest"];
             /** @enum {string} */
             payload_codec?: "avro";
             /** @description 0 first … 9 last, default 5 */
