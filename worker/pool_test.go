@@ -40,7 +40,8 @@ func (b *borrowers) enter(session, run string) (leave func()) {
 }
 
 // Two apps serve the waiters of one pool. No member has two borrowers at a time, every workflow gets one, and the apps
-// create no more members than the pool allows. After one app has stopped, the other one serves the waiters.
+// create no more members than the pool allows. Loans that are not returned end with their runs. After one app has
+// stopped, the other one serves the waiters.
 func TestTwoAppsLendTheMembersOfAPool(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a, b := apptest.Two(t, apptest.Options{Database: database})
@@ -74,6 +75,13 @@ func TestTwoAppsLendTheMembersOfAPool(t *testing.T) {
 				}
 				return s.ID, s.Return(ctx)
 			})
+			r.Workflow("forget", func(ctx workflow.Context) (string, error) {
+				s, err := workflow.Borrow(ctx, "p", workflow.BorrowOptions{})
+				if err != nil {
+					return "", err
+				}
+				return s.ID, nil
+			})
 			w, err := worker.New(workeropt.Over(&link.Socket{URLs: urls}, worker.Options{
 				Registry: r, Release: "test", WorkerID: id, DataDir: t.TempDir(), Logger: slogbridge.Slog(apptest.Log(t)),
 				Sessions: worker.SessionOptions{Max: 10},
@@ -98,9 +106,9 @@ func TestTwoAppsLendTheMembersOfAPool(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		begin := func(app *apptest.App, i int) string {
+		begin := func(app *apptest.App, typ string, i int) string {
 			run, err := app.Broker().Start(t.Context(), protocol.StartRequest{
-				WorkflowID: fmt.Sprint("w", i), WorkflowType: "loan", Input: json.RawMessage(`[]`),
+				WorkflowID: fmt.Sprint("w", i), WorkflowType: typ, Input: json.RawMessage(`[]`),
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -119,13 +127,17 @@ func TestTwoAppsLendTheMembersOfAPool(t *testing.T) {
 			if i%2 == 1 {
 				app = b
 			}
-			runs = append(runs, begin(app, i))
+			runs = append(runs, begin(app, "loan", i))
 		}
 		finish(runs)
+		for i := range 4 { // more runs than members: each loan ends with its run
+			result[string](t, end(t, a, begin(b, "forget", 20+i)))
+		}
+		members = map[string]bool{}
 		if b != a {
 			b.Stop()
 		}
-		finish([]string{begin(a, 12), begin(a, 13)})
+		finish([]string{begin(a, "loan", 12), begin(a, "loan", 13)})
 		used.mu.Lock()
 		defer used.mu.Unlock()
 		if len(used.shared) > 0 || len(members) == 0 || len(members) > 3 {

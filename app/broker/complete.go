@@ -170,7 +170,7 @@ func (b *Broker) commitOutcome(
 	// If the step ended a session, its owner may now hold another session, whose tasks were ready before. No commit
 	// reports that, so check the queue again.
 	transaction.Recheck(b.dispatch, o.Freed)
-	if b.concernsPools(in) {
+	if b.concernsPools(in, &o.Run) {
 		b.fleet.PoolsChanged()
 	}
 	// Only a report that was accepted under its lease counts as a heartbeat of its worker, because any caller can send

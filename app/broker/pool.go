@@ -86,14 +86,16 @@ func (b *Broker) decidePool(
 }
 
 // concernsPools reports whether the commands of an outcome may concern pools of the namespace: a step asks for a
-// member, a session is returned, or the run closes.
-func (b *Broker) concernsPools(in *protocol.CompleteItem) bool {
+// member, a session is returned, or a run that may have borrowed a member closes. Other runs do not make the app read
+// the pools.
+func (b *Broker) concernsPools(in *protocol.CompleteItem, run *engine.Head) bool {
 	commands := in.Commands
 	if in.Eager != nil {
 		commands = in.Eager.Commands
 	}
 	for i := range commands {
-		if c := &commands[i]; c.Borrow != nil || c.Type == protocol.EndSession || c.Type.Terminal() {
+		if c := &commands[i]; c.Borrow != nil || c.Type == protocol.EndSession ||
+			c.Type.Terminal() && run.HasSessions {
 			return b.fleet.HasPools(in.Namespace)
 		}
 	}

@@ -74,6 +74,7 @@ func (r *runCopy) fold(first history.Event) *Run {
 		run.Evolve(e)
 	}
 	run.NeedsSessions, run.StartKey = r.from.NeedsSessions, r.from.StartKey
+	run.HasSessions = run.HasSessions || r.from.HasSessions // also sessions and loans of earlier runs of the chain
 	// These are not part of history. They determine which signals count as handled when the run continues as new.
 	run.Heeds, run.Heeded = r.from.Heeds, min(r.from.Heeded, run.LastSeq)
 	if run.Seen > 0 { // a copied workflow task was the first

@@ -23,6 +23,7 @@ func (s *Run) Evolve(e history.Event) {
 		s.started(d, e)
 	case *history.ActivityScheduled:
 		s.recordCommandNumber(d.Sequence)
+		s.HasSessions = s.HasSessions || d.Borrow != nil // the loan ends with the last run
 		// the outcome of a local step follows immediately, and its code knows it
 		if d.ExecutionMode != history.ModeLocal {
 			s.Activities.Put(d.Sequence, scheduled(s, d, e))

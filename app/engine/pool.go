@@ -237,6 +237,17 @@ func (in LendMember) decide(st *step) error {
 	return nil
 }
 
+// borrowedSession returns the ID of the session that an activity has borrowed from a pool; "" for other activities.
+func borrowedSession(d *history.ActivityCompleted) string {
+	var lent struct {
+		SessionID string `json:"session_id"`
+	}
+	if d.ActivityType != protocol.BorrowActivity || payload.Decode(payload.Payload{Blob: d.Result}, &lent) != nil {
+		return ""
+	}
+	return lent.SessionID
+}
+
 // giveBack ends the loan of a member whose borrower returned it. The member is free if every attempt in it has ended
 // with a report of its worker and its state exists; otherwise it ends, so that no later borrower shares state with code
 // that still runs.

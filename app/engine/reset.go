@@ -45,7 +45,7 @@ type Reset struct {
 	noReapply bool
 	arrived   []history.Event // events after the point that are recorded again
 	updates   map[string]bool // IDs of updates that continue in the new run
-	later     map[string]bool // IDs of sessions that were started after the point
+	later     map[string]bool // IDs of sessions that were started or borrowed after the point
 	resume    bool            // the last copied event does not end a workflow task, so the code must run again
 }
 
@@ -220,6 +220,8 @@ func (r *Reset) findArrived(run *Run, events []history.Event) error {
 			ended[d.CommandSequence] = true
 		case *history.SessionStarted:
 			r.later[d.SessionID] = true
+		case *history.ActivityCompleted:
+			r.later[borrowedSession(d)] = true
 		default:
 			if seq, ok := endedChild(d); ok {
 				_, again = run.Children.Get(seq)

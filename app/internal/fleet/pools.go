@@ -179,6 +179,20 @@ func (f *Fleet) lendOne(ctx context.Context, p *poolState, s *engine.Session, to
 func (f *Fleet) replaceMembers(ctx context.Context, p *poolState, justLent int) (changed bool, err error) {
 	live, lent := []string{}, justLent
 	known := map[string]bool{}
+	// If the pool has more members than its size, those without state end first, then free ones, the newest first. All
+	// apps use the same order, so that they do not end different members.
+	place := func(s *engine.Session) int {
+		switch {
+		case s.Loan != nil:
+			return 0
+		case s.EverAcquired:
+			return 1
+		}
+		return 2
+	}
+	slices.SortFunc(p.members, func(a, b engine.Session) int {
+		return cmp.Or(cmp.Compare(place(&a), place(&b)), cmp.Compare(a.ID, b.ID))
+	})
 	for i := range p.members {
 		s := &p.members[i]
 		known[s.ID] = true
@@ -198,6 +212,7 @@ func (f *Fleet) replaceMembers(ctx context.Context, p *poolState, justLent int) 
 		live = append(live, s.ID)
 	}
 	changed = changed || len(known) < len(p.Pool.Members) // clean-up removed the rows of others
+	changed = changed || p.Pool.Deleted && len(live) == 0 // removes the pool from the row
 	want := min(p.Pool.Size, lent+max(p.Pool.Warm, len(p.waiters)-justLent))
 	if p.Pool.Deleted {
 		want = 0
