@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -39,9 +38,7 @@ def main(text, ctx):
 func TestExecutorsReceiveDecodedArguments(t *testing.T) {
 	for program, file := range shouts {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, file[0]), []byte(file[1]), 0o600); err != nil {
 				t.Fatal(err)

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -45,9 +44,7 @@ var handOverFiles = map[string]map[string]string{
 func TestHandlersHandSessionsOver(t *testing.T) {
 	for program, files := range handOverFiles {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			for name, code := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {
@@ -108,9 +105,7 @@ func TestAHandOverOutsideOfTheOptionsIsIgnoredWithAWarning(t *testing.T) {
 		},
 	} {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			for name, code := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {

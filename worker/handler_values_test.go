@@ -3,7 +3,6 @@ package worker_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,9 +79,7 @@ var (
 func TestAnyValueOfAHandlerFailsTheCallOrIsStoredCleaned(t *testing.T) {
 	for program, file := range edges {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, file[0]), []byte(file[1]), 0o600); err != nil {
 				t.Fatal(err)

@@ -66,9 +66,7 @@ var handlers = map[string]map[string]string{
 func languages(t *testing.T, test func(t *testing.T, dir string)) {
 	for program, files := range handlers {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			if err := os.Mkdir(filepath.Join(dir, "index"), 0o700); err != nil {
 				t.Fatal(err)

@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -44,12 +43,10 @@ def main(way, ctx):
 
 // A handler that calls ctx.pending() leaves its attempt open: with the token that it reported, a caller fails the first
 // attempt and completes the second. A handler that catches the exception has the outcome that it returns.
-func TestAHandlerLeavesItsOutcomeToACaller(t *testing.T) {
+func TestAHandlerMakesItsAttemptPending(t *testing.T) {
 	for program, file := range pendingHandlers {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			if err := os.WriteFile(filepath.Join(dir, file[0]), []byte(file[1]), 0o600); err != nil {
 				t.Fatal(err)

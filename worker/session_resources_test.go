@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -32,9 +31,7 @@ func TestAWorkerRegistersTheResourcesOfItsDefinitions(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			for name, text := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {

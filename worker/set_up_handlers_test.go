@@ -3,7 +3,6 @@ package worker_test
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,9 +47,7 @@ var definitionFiles = map[string]map[string]string{
 func TestHandlersUseSessionDefinitionsInFiles(t *testing.T) {
 	for program, files := range definitionFiles {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir, out := t.TempDir(), t.TempDir()
 			for name, code := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {

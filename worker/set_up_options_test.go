@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -75,9 +74,7 @@ func TestSessionDefinitionsInFilesHaveOptions(t *testing.T) {
 	for program, yes := range map[string]string{"node": "true", "python3": "True"} {
 		t.Run(program, func(t *testing.T) {
 			t.Parallel()
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			a := apptest.Start(t, apptest.Options{})
 			add := func(dir string) func(*worker.Options) {
 				return func(o *worker.Options) {

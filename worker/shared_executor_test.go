@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -302,9 +301,7 @@ func checkShared(t *testing.T, a *apptest.App, in sharedRun) {
 func testShared(t *testing.T, program, kind string, together int, database string) {
 	t.Helper()
 	if sharedHandlers[program] != nil {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skip(program + " is not on this machine")
-		}
+		apptest.Program(t, program)
 	}
 	a := apptest.Start(t, apptest.Options{Database: database})
 	dir := t.TempDir() // executors may run as another user

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -36,9 +35,7 @@ var snapshotFiles = map[string]map[string]string{
 func TestHandlersMoveTheirState(t *testing.T) {
 	for program, files := range snapshotFiles {
 		t.Run(program, func(t *testing.T) {
-			if _, err := exec.LookPath(program); err != nil {
-				t.Skip(program + " is not on this machine")
-			}
+			apptest.Program(t, program)
 			dir := t.TempDir()
 			for name, code := range files {
 				if err := os.WriteFile(filepath.Join(dir, name), []byte(code), 0o600); err != nil {

@@ -236,7 +236,7 @@ func (a *WaitContext) ActivityWait(act Activity) *protocol.Wait {
 			Token: AttemptID(act.RunID, act.Seq, act.Delivery),
 		})
 	case Delayed:
-		// A worker returned the task and reported what is missing, which an operator can fix.
+		// A worker returned the task and named the handler file or package that it lacks, which an operator can add.
 		if n := len(act.Lost); act.UnstartedReturns > 0 && n > 0 {
 			last := act.Lost[n-1]
 			w := protocol.Wait{Name: act.Type, Queue: act.Queue, Worker: last.Worker, Until: act.ReadyAt}

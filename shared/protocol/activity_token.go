@@ -7,12 +7,12 @@ import (
 	"github.com/sojourn-run/sojourn/shared/payload"
 )
 
-// TypePending is the type of a failure by which a worker reports that the attempt stays open: a caller of the API will
-// report its outcome. An app of an earlier release records it as a failure.
+// TypePending is the type of a failure by which a worker reports that an attempt is pending: it stays open until a
+// caller of the API completes it. An app of an earlier release records it as a failure.
 const TypePending = "ActivityPending"
 
-// TypeInvalidPending is the type of the failure of code that may not leave its outcome to a caller of the API: a local
-// step, or the set-up or rebuild of a session.
+// TypeInvalidPending is the type of the failure of code that returns activity.ErrPending although it has no attempt
+// that can become pending: a local step, or the set-up or rebuild of a session.
 const TypeInvalidPending = "InvalidPending"
 
 // PendingFailure returns the failure by which a worker reports a pending attempt.

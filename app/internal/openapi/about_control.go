@@ -101,7 +101,7 @@ var aboutControl = map[string]about{
 	},
 	"heartbeat_activity": {
 		text: "Send a heartbeat of an attempt of an activity by its token. It restarts the heartbeat timeout, and the next " +
-			"attempt receives its details. The response tells whether the workflow asks the attempt to stop.",
+			"attempt receives its details. The response contains a request of the workflow to stop the attempt, if there is one.",
 		body: `{"message": "half of the pages", "current": 50, "total": 100}`,
 		answer: `{"activity_token": "01M7Z3C6QEMJX94H9XJ62VYFPB-4-1", "workflow_id": "order-17", "run_id": "01M7Z3C6QEMJX94H9XJ62VYFPB",
 			"activity_type": "charge", "last_heartbeat_at": "2026-11-21T13:06:21.217500Z", "cancel_requested": false}`,

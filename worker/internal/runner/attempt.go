@@ -232,7 +232,7 @@ func (a *attempt) failure(cause, err error) *protocol.Failure {
 	return f
 }
 
-// isPending reports whether the code, here or in an executor, leaves its outcome to a caller of the API.
+// isPending reports whether the code, in this process or in an executor, made its attempt pending.
 func isPending(err error) bool {
 	e, ok := errors.AsType[*sandbox.Error](err)
 	return errors.Is(err, activity.ErrPending) || ok && e.Type == sandbox.UserError && e.Class == protocol.TypePending
