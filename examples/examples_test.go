@@ -17,6 +17,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/model"
+	"github.com/sojourn-run/sojourn/examples/sessions/pool"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
 	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/sandbox/sandboxtest"
@@ -137,6 +138,27 @@ func TestTenantsJournalIsOpenedOnceByEachOwner(t *testing.T) {
 	c.result("two", &two)
 	if one.Lines != 2 || one.Worker != "first" || two.Lines != 3 || two.Worker != "second" || two.Opened <= one.Opened {
 		t.Errorf("got %+v, then %+v", one, two)
+	}
+}
+
+func TestAPoolLendsAModelAgain(t *testing.T) {
+	t.Parallel()
+	a := apptest.Start(t, apptest.Options{})
+	work(t, a, nil)
+	c := caller{t, a.URL()}
+	c.start(pool.Workflow, "first", "acme", "whale")
+	c.until("first", func(r run) bool { return strings.Contains(r.Waits, "pool llama, which does not exist") })
+	c.must("PUT", "sojourn/pools/llama", map[string]any{
+		"definition": pool.Name, "task_queue": "default", "size": 1,
+	}, &struct{}{})
+	var got [2]string
+	c.result("first", &got[0])
+	c.start(pool.Workflow, "second", "acme", "cat")
+	c.result("second", &got[1])
+	if want := [2]string{
+		`answer 1 of the model: "whale" has 5 letters`, `answer 2 of the model: "cat" has 3 letters`,
+	}; got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/sojourn-run/sojourn/examples/sessions/device"
 	"github.com/sojourn-run/sojourn/examples/sessions/keepalive"
 	"github.com/sojourn-run/sojourn/examples/sessions/model"
+	"github.com/sojourn-run/sojourn/examples/sessions/pool"
 	"github.com/sojourn-run/sojourn/examples/sessions/rebuild"
 	"github.com/sojourn-run/sojourn/examples/sessions/tenant"
 	"github.com/sojourn-run/sojourn/examples/tour"
@@ -22,7 +23,7 @@ func Register(r *worker.Registry) { r.Examples(all) }
 func all(r *worker.Registry) {
 	for _, register := range []func(*worker.Registry){
 		research.Register, conversation.Register, keepalive.Register, rebuild.Register, device.Register, handlers.Register,
-		curlworker.Register, tenant.Register, model.Register,
+		curlworker.Register, tenant.Register, model.Register, pool.Register,
 		tour.Register, look.Register,
 	} {
 		register(r)
