@@ -21,9 +21,10 @@ type class struct {
 	used bool           // marks classes that are in use, during prune
 }
 
-// group contains the polls of one class in one poll queue.
+// group contains the polls of one class in one poll queue: either its polls for a hand-over, or the others.
 type group struct {
 	*class
+	handOver    bool
 	queue       *pollQueue
 	first, last *entry                // polls that can accept a task, the longest-waiting first
 	readyGen    uint64                // gen at which tasks for the group remained in the queue
@@ -50,6 +51,11 @@ type spotKey struct {
 	handOver bool
 }
 
+type groupKey struct {
+	class    *class
+	handOver bool
+}
+
 // spot records the last empty claim of one worker in a poll queue.
 type spot struct {
 	group *group
@@ -73,7 +79,7 @@ func (m *member) spot(l *pollQueue, handOver bool) *spot {
 	k := spotKey{l, handOver}
 	s := m.spots[k]
 	if s == nil {
-		s = &spot{group: l.group(m.class)}
+		s = &spot{group: l.group(groupKey{m.class, handOver})}
 		m.spots[k] = s
 	}
 	return s
@@ -190,12 +196,12 @@ func (n *eligibility) admits(l *pollQueue, c *class) bool {
 		engine.Lessee{Worker: c.like}, noTime)
 }
 
-// longest returns the longest-waiting poll whose worker may run tasks with the routing key. It checks only the first
-// poll of each group, since all polls of a group are eligible.
+// longest returns the longest-waiting poll whose worker may run tasks with the routing key outside of sessions. It
+// checks only the first poll of each group, since all polls of a group are eligible, and no poll for a hand-over.
 func (n *eligibility) longest(settings *engine.Queue) *Waiter {
 	var best *entry
 	for _, g := range n.fits {
-		if e := g.first; e != nil && (best == nil || e.waiter.place < best.waiter.place) &&
+		if e := g.first; e != nil && !g.handOver && (best == nil || e.waiter.place < best.waiter.place) &&
 			!settings.Withholds(g.like) {
 			best = e
 		}

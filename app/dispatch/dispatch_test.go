@@ -494,6 +494,48 @@ func TestAnEmptyClaimForAHandOverDoesNotCountForOtherPolls(t *testing.T) {
 	})
 }
 
+// A poll for a hand-over waits first, and has found no older task. A new task outside of the worker's sessions goes to
+// another worker's poll, or waits; a task of a session that the worker hands over goes to the poll.
+func TestAPollForAHandOverReceivesOnlyTasksOfItsSessions(t *testing.T) {
+	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+		a := worker("a")
+		only := spec(a, 1, oneActivity)
+		only.Lessee.Draining = true
+		waits := waitFor(t.Context(), d.Enter(only), time.Minute)
+		rested()
+		if d.Reserve(activity("x")) != nil {
+			t.Fatal("the poll receives a task without a session")
+		}
+		other := waitFor(t.Context(), d.Enter(spec(worker("b"), 1, oneActivity)), time.Minute)
+		rested()
+		mustReserve(t, d, activity("y")).Deliver(lease(activity("y"), 0))
+		wantTasks(t, other, "y")
+		z := activity("z")
+		z.Session = held(a, z.Now)
+		z.Session.Prepare = &engine.Preparation{Until: z.Session.LeaseUntil}
+		mustReserve(t, d, z).Deliver(lease(z, 0))
+		wantTasks(t, waits, "z")
+	})
+}
+
+// Polls of a worker for a hand-over send one claim, however often the worker polls, and so do its polls afterwards.
+func TestPollsForAHandOverShareTheirEmptyClaim(t *testing.T) {
+	for _, polls := range []int{2, 40} {
+		bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
+			for _, handOver := range []bool{true, false, true, false} {
+				for range polls {
+					s := spec(worker("a"), 1, oneActivity)
+					s.Lessee.Draining = handOver
+					wantTasks(t, waitFor(t.Context(), d.Enter(s), time.Second))
+				}
+			}
+			if n := b.sent(); n != 2 {
+				t.Errorf("%d claims for %d polls, want 2", n, 4*polls)
+			}
+		})
+	}
+}
+
 func TestBacklogWithoutEligiblePollersCausesFewClaims(t *testing.T) {
 	bubble(t, func(t *testing.T, d *Dispatch, b *backlog) {
 		none := waitFor(t.Context(), d.Enter(spec(worker("a", "other"), 1, oneActivity)), time.Minute)

@@ -42,7 +42,7 @@ type pollQueueKey struct {
 // pollQueue holds the polls that wait for one kind of task of one queue.
 type pollQueue struct {
 	key          pollQueueKey
-	groups       map[*class]*group
+	groups       map[groupKey]*group
 	byRoutingKey map[string]*eligibility // routing keys of offered tasks and of notifications of waiting tasks
 	name         []byte                  // buffer for the routing key that is searched
 	open         []*group                // groups with polls for which tasks may wait
@@ -117,16 +117,16 @@ func (e *entry) unlink() {
 	e.prev, e.next = nil, nil
 }
 
-// group returns the group of a class, and creates it if necessary.
-func (l *pollQueue) group(c *class) *group {
-	g := l.groups[c]
+// group returns the group of a key, and creates it if necessary.
+func (l *pollQueue) group(k groupKey) *group {
+	g := l.groups[k]
 	if g == nil {
 		// The group starts at the current gen: no claim was sent for this class yet, so tasks for it may wait.
-		g = &group{class: c, queue: l}
+		g = &group{class: k.class, handOver: k.handOver, queue: l}
 		g.readyGen, g.readyGenOf = l.gen, allOf(l.gen)
-		l.groups[c] = g
+		l.groups[k] = g
 		for _, n := range l.byRoutingKey {
-			if n.admits(l, c) {
+			if n.admits(l, k.class) {
 				n.fits = append(n.fits, g)
 			}
 		}
@@ -215,7 +215,7 @@ func (d *Dispatch) pollQueue(k pollQueueKey) *pollQueue {
 	l := d.pollQueues[k]
 	if l == nil {
 		d.prune()
-		l = &pollQueue{key: k, gen: 1, groups: map[*class]*group{}, byRoutingKey: map[string]*eligibility{}}
+		l = &pollQueue{key: k, gen: 1, groups: map[groupKey]*group{}, byRoutingKey: map[string]*eligibility{}}
 		d.pollQueues[k] = l
 	}
 	l.used = d.arrivals
@@ -270,9 +270,9 @@ func (d *Dispatch) prune() {
 // prune removes the groups of classes without workers.
 func (l *pollQueue) prune() {
 	some := false
-	for c, g := range l.groups {
-		if !c.used && g.first == nil {
-			delete(l.groups, c)
+	for k, g := range l.groups {
+		if !k.class.used && g.first == nil {
+			delete(l.groups, k)
 			some = true
 		}
 	}

@@ -278,12 +278,11 @@ func (f *Fleet) undrainSessions(ctx context.Context, k engine.WorkerKey) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for i := range held {
 		if s := &held[i]; s.Leaving || s.Prepare != nil {
-			if err := f.update(ctx, s, engine.UndrainSession{Worker: k.ID}); err != nil {
-				return err
-			}
+			errs = append(errs, f.update(ctx, s, engine.UndrainSession{Worker: k.ID}))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
