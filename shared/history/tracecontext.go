@@ -12,7 +12,8 @@ const TraceContextSchema = "durable-workflow.trace-context"
 
 // Limits of a trace context in bytes.
 const (
-	MaxTraceContext = 4096 // of its JSON
+	MaxTraceContext = 4096 // of its JSON, without spaces and escapes that only some encoders write
+	maxTraceJSON    = 8 * MaxTraceContext
 	maxTraceState   = 512
 	maxBaggage      = 2048
 )
@@ -43,9 +44,15 @@ func (t *TraceContext) UnmarshalJSON(raw []byte) error {
 	var m members
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
-	decoded := len(raw) <= MaxTraceContext && d.Decode(&m) == nil
+	decoded := len(raw) <= maxTraceJSON && d.Decode(&m) == nil
 	c := &m.Carrier
-	if !decoded || m.Schema != TraceContextSchema || m.Version != 1 || !isTraceparent(c.Traceparent) {
+	// The size of raw is not compared, because a stored or exported context may have more escapes and spaces than the
+	// request had, and must decode as the same value.
+	size := traceFrame + len(c.Traceparent) + textBytes(c.Tracestate) + textBytes(c.Baggage)
+	if !decoded || size > MaxTraceContext {
+		return nil
+	}
+	if m.Schema != TraceContextSchema || m.Version != 1 || !isTraceparent(c.Traceparent) {
 		return nil
 	}
 	// W3C Trace Context: a malformed tracestate does not invalidate the traceparent.
@@ -76,13 +83,26 @@ func (t TraceContext) Or(other TraceContext) TraceContext {
 	return t
 }
 
-// Size returns the size of the trace context in JSON, approximately; 0: none.
+// Size returns the size of the trace context in JSON, or slightly more; 0: none.
 func (t TraceContext) Size() int {
 	if t.IsZero() {
 		return 0
 	}
-	return 128 + len(t.Carrier.Traceparent) + len(t.Carrier.Tracestate) + len(t.Carrier.Baggage)
+	n := traceFrame + len(t.Carrier.Traceparent)
+	for _, text := range []string{t.Carrier.Tracestate, t.Carrier.Baggage} {
+		n += textBytes(text)
+		for _, escaped := range []string{"<", ">", "&"} { // as six bytes each
+			n += 5 * strings.Count(text, escaped)
+		}
+	}
+	return n
 }
+
+// traceFrame is the maximum size of a trace context's JSON without the texts of its carrier.
+const traceFrame = 128
+
+// textBytes returns the size of a header in JSON with the escapes that every encoder writes.
+func textBytes(s string) int { return len(s) + strings.Count(s, `"`) + strings.Count(s, `\`) }
 
 // traceparents has the form of version 00. Later versions may append members, which are read as version 00.
 var traceparents = regexp.MustCompile(`^([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?$`)
