@@ -35,21 +35,24 @@ type TraceLink struct {
 }
 
 // LinksOf returns the trace links of a workflow task that contains these events for the first time; nil: none of their
-// requests had a trace context. Links beyond the limits are omitted.
+// requests had a trace context. The links after the first that exceeds a limit are omitted.
 func LinksOf(taskID, runID, namespace string, events []history.Event) *TraceLinks {
 	var all *TraceLinks
+	size, full := 0, false
 	add := func(id string, trace history.TraceContext) {
-		if trace.IsZero() || id == "" || all != nil && len(all.Links) == MaxTraceLinks {
+		if full || trace.IsZero() || id == "" {
 			return
 		}
 		if all == nil {
 			all = &TraceLinks{
-				Schema: TraceLinksSchema, Version: 1, TaskID: taskID, RunID: runID, Namespace: namespace,
+				Schema: TraceLinksSchema, Version: 1, TaskID: taskID, RunID: runID, Namespace: namespace, Links: []TraceLink{},
 			}
+			size = linkBytes(all)
 		}
-		all.Links = append(all.Links, TraceLink{Kind: "command", CommandID: id, Context: trace.WithoutBaggage()})
-		if all.size() > MaxTraceLinkBytes {
-			all.Links = all.Links[:len(all.Links)-1]
+		link := TraceLink{Kind: "command", CommandID: id, Context: trace.WithoutBaggage()}
+		size += linkBytes(link) + len(",")
+		if full = size > MaxTraceLinkBytes || len(all.Links) == MaxTraceLinks; !full {
+			all.Links = append(all.Links, link)
 		}
 	}
 	for i := range events {
@@ -68,9 +71,9 @@ func LinksOf(taskID, runID, namespace string, events []history.Event) *TraceLink
 	return all
 }
 
-// size returns the size by which published clients limit the links.
-func (t *TraceLinks) size() (n int) {
-	raw, err := json.Marshal(t)
+// linkBytes returns the size by which published clients limit the links.
+func linkBytes(v any) (n int) {
+	raw, err := json.Marshal(v)
 	if err != nil {
 		return MaxTraceLinkBytes + 1
 	}

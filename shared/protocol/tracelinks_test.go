@@ -36,8 +36,16 @@ func TestTraceLinksStayWithinTheirLimits(t *testing.T) {
 	}
 	for _, state := range []string{"", strings.Repeat("/", 100), strings.Repeat("v", 512)} {
 		got := LinksOf("t", "r", "n", events(100, state))
-		if n := len(got.Links); n == 0 || n > MaxTraceLinks || got.size() > MaxTraceLinkBytes {
-			t.Errorf("with a tracestate of %d bytes: %d links of %d bytes", len(state), n, got.size())
+		if n := len(got.Links); n == 0 || n > MaxTraceLinks || linkBytes(got) > MaxTraceLinkBytes {
+			t.Errorf("with a tracestate of %d bytes: %d links of %d bytes", len(state), n, linkBytes(got))
 		}
+	}
+	// Events after the first link that exceeds the limit cost nothing.
+	allocations := func(n int) float64 {
+		list := events(n, "")
+		return testing.AllocsPerRun(10, func() { LinksOf("t", "r", "n", list) })
+	}
+	if few, many := allocations(50), allocations(3000); many > 2*few {
+		t.Errorf("%v allocations for the links of 3000 events, %v for 50", many, few)
 	}
 }
