@@ -77,7 +77,7 @@ const shortestPage = 16 << 10
 
 // activityBytes returns the size of an activity task as it is sent; workflowBytes does so for a workflow task.
 func activityBytes(t *protocol.ActivityTask) int {
-	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + history.SizeOf(t.Unseen)
+	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + t.Trace.Size() + history.SizeOf(t.Unseen)
 	if t.Session != nil {
 		n += len(t.Session.Arguments.Blob)
 	}
@@ -88,6 +88,9 @@ func workflowBytes(t *protocol.WorkflowTask) int {
 	n := engine.TaskBytes + len(t.Arguments.Blob) + t.Headers.Size() + t.Trace.Size() + history.SizeOf(t.Events)
 	if a := t.Resume.SignalArguments; a != nil {
 		n += len(a.Blob)
+	}
+	if t.TraceLinks != nil {
+		n += protocol.MaxTraceLinkBytes
 	}
 	return n
 }

@@ -280,7 +280,7 @@ func scheduled(s *Run, d *history.ActivityScheduled, e history.Event) Activity {
 		Requirements: d.Requirements, SessionID: d.SessionID, Options: d.Session, StartToClose: d.StartToClose,
 		SchedToStart: d.ScheduleToStart, SchedToClose: d.ScheduleToClose, HeartbeatTO: d.Heartbeat, ScheduledAt: e.At,
 		MaxBlamed: d.MaxBlamed, Policy: d.CancellationPolicy, Parallel: d.Parallel, State: Ready, ReadyAt: e.At,
-		Bytes: int64(len(d.Arguments) + d.Headers.Size()), Headers: d.Headers, Borrow: d.Borrow,
+		Bytes: int64(len(d.Arguments) + d.Headers.Size() + s.Trace.Size()), Headers: d.Headers, Borrow: d.Borrow,
 	}
 	if d.Activity != nil {
 		a.Queue, a.Retry = d.Activity.Queue, d.Activity.RetryPolicy

@@ -305,7 +305,7 @@ type Activity struct {
 	FirstReady history.Time `json:"first_ready,omitzero"`
 	// how many times in a row it was returned without having been started
 	Returned int   `json:"returned,omitempty"`
-	Bytes    int64 `json:"bytes,omitempty"` // size of its arguments and headers
+	Bytes    int64 `json:"bytes,omitempty"` // size of its arguments, headers and trace context
 	Delivery int64 `json:"delivery,omitempty"`
 	Attempt  int   `json:"attempt,omitempty"` // number of the attempt as users see it
 	Failures int   `json:"failures,omitempty"`

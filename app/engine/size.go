@@ -23,7 +23,7 @@ const (
 )
 
 // DeliveryBytes returns the size of the run's workflow task in a response: the history, or its first page; for a worker
-// that has the run in its sticky cache, only the events that it has not seen.
+// that has the run in its sticky cache, only the events that it has not seen. Each task contains the trace context.
 func (h *Head) DeliveryBytes(cached bool) int64 {
 	n := h.Bytes + h.ArgumentBytes
 	if cached {
@@ -33,7 +33,7 @@ func (h *Head) DeliveryBytes(cached bool) int64 {
 	if t := h.Task; t != nil && t.Cause.Kind == "workflow_signal" { // the response repeats the signal's value
 		n += min(h.Bytes-h.SeenBytes, payload.MaxBytes)
 	}
-	return TaskBytes + n
+	return TaskBytes + n + int64(h.Trace.Size())
 }
 
 // DeliveryBytes returns the size of the activity in a response: its arguments, and the event that scheduled it, which
