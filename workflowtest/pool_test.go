@@ -21,8 +21,8 @@ func TestWorkflowsBorrowFromAPoolInATest(t *testing.T) {
 		if err := env.SetPool(pool.Name, pool.Name, 1); err != nil {
 			t.Fatal(err)
 		}
-		var got string
-		if err := run.Get(&got); err != nil || got != `answer 1 of the model: "whale" has 5 letters` {
+		got, err := workflowtest.Result[string](run)
+		if err != nil || got != `answer 1 of the model: "whale" has 5 letters` {
 			t.Errorf("%q, %v", got, err)
 		}
 	})
