@@ -216,6 +216,9 @@ func (b *Broker) DeleteNamespace(ctx context.Context, name string) (protocol.Nam
 	if err := b.dropAllBatchJobs(ctx, name); err != nil {
 		return out, err
 	}
+	if err := b.removePools(ctx, name); err != nil {
+		return out, err
+	}
 	for {
 		var c store.Contents
 		err := b.store.View(ctx, func(r store.Reader) (err error) {

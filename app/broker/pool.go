@@ -65,6 +65,34 @@ func (b *Broker) DeletePool(ctx context.Context, in protocol.PoolRequest) (proto
 	return protocol.PoolDeleted{Name: in.Name, Outcome: "deleted"}, err
 }
 
+// removePools removes the pools of a namespace, so that no app adds members while the deletion of the namespace removes
+// its sessions.
+func (b *Broker) removePools(ctx context.Context, namespace string) error {
+	var rows []engine.Queue
+	if err := b.store.View(ctx, func(r store.Reader) (err error) {
+		rows, err = r.QueueRows(ctx, namespace)
+		return err
+	}); err != nil {
+		return err
+	}
+	for i := range rows {
+		if rows[i].Pool == nil {
+			continue
+		}
+		key := rows[i].Key()
+		if _, err := b.store.Commit(ctx, store.Transaction{
+			Needs: store.Keys{Queues: []engine.QueueKey{key}},
+			Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {
+				q, err := engine.DecideQueue(rows.Queue(key), key, engine.RemovePool{}, now)
+				return store.Writes{Queues: []engine.Queue{q}}, err
+			},
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *Broker) decidePool(
 	ctx context.Context, in protocol.PoolRequest, action string, change engine.QueueChange, detail string,
 ) error {

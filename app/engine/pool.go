@@ -94,6 +94,14 @@ func (in DeletePool) decide(q *Queue, _ history.Time) error {
 	return nil
 }
 
+// RemovePool removes a pool without the end of its members, because its namespace is being deleted.
+type RemovePool struct{}
+
+func (RemovePool) decide(q *Queue, _ history.Time) error { //nolint:unparam // as the other changes
+	q.Pool = nil
+	return nil
+}
+
 // SetMembers replaces the list of the members of a pool.
 type SetMembers struct{ Members []string }
 

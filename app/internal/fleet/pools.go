@@ -69,10 +69,11 @@ func (f *Fleet) WatchPools(ctx context.Context) {
 				store.Warn(&f.log, err).Str("namespace", q.Namespace).Str("pool", q.PoolOf()).
 					Msg("failed to maintain a pool of sessions; retrying")
 			}
-			next[q.Key()] = time.Now().Add(poolIdleInterval)
+			interval := poolIdleInterval
 			if busy || err != nil {
-				next[q.Key()] = time.Now().Add(poolBusyInterval)
+				interval = poolBusyInterval
 			}
+			next[q.Key()] = time.Now().Add(interval - poolBusyInterval/2) // so that the look does not miss its tick
 		}
 		for k := range next {
 			if !slices.ContainsFunc(pools, func(q *engine.Queue) bool { return q.Key() == k }) {
