@@ -100,6 +100,8 @@ function HoldTip({ hold: h, now, number }: { hold: Hold; now: number; number: nu
 // A new kind of change does not compile here until it has a tone.
 const looks: Record<SessionChange, Tone> = {
   started: "run",
+  borrowed: "run",
+  returned: "idle",
   claimed: "stay",
   reclaimed: "stay",
   resumed: "stay",
