@@ -109,10 +109,13 @@ func TestNamespacesAreIsolated(t *testing.T) {
 		if task.body["task"] == nil {
 			t.Fatalf("no task: %s", task.raw)
 		}
+		left.want(
+			200, "PUT", "/api/sojourn/pools/"+mark, `{"definition":"`+mark+`","task_queue":"`+mark+`","size":1}`,
+		)
 		names := map[string]string{
 			"workflow": mark, "run": run, "worker": mark, "session": mark, "name": "x", "token": "t", "namespace": "right",
 			"task":      run + "-1-workflow",
-			"awakeable": run + "-1", "job": "batch-" + mark,
+			"awakeable": run + "-1", "job": "batch-" + mark, "pool": mark,
 			"queue": mark, "schedule": mark, "query": run, "deployment": "left%2F" + mark + "@unversioned",
 		}
 		before := left.want(200, "GET", "/api/workflows/"+mark, "").raw
