@@ -2,6 +2,8 @@ package apptest_test
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
 	"testing"
 
 	"github.com/sojourn-run/sojourn/app/apptest"
@@ -13,10 +15,8 @@ import (
 func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 	apptest.Databases(t, func(t *testing.T, database string) {
 		a := startPython(t, database, "")
-		t.Setenv("BUILD_ID", "v1")
-		old := work(t, a, "py-old", "1")
-		t.Setenv("BUILD_ID", "v2")
-		work(t, a, "py-new", "1")
+		old := workOfBuild(t, a, "py-old", "v1")
+		workOfBuild(t, a, "py-new", "v2")
 		decide := func(verb, build string) {
 			t.Helper()
 			if _, err := a.Broker().DecideBuild(t.Context(), protocol.BuildRequest{
@@ -44,4 +44,12 @@ func TestPythonWorkersAreRolledOutByBuildID(t *testing.T) {
 		completed("on-v1")
 		old.stop()
 	})
+}
+
+// workOfBuild starts a worker with a build ID.
+func workOfBuild(t *testing.T, a *apptest.App, id, build string) *pythonWorker {
+	t.Helper()
+	c := exec.Command(python(t), "worker.py", a.URL(), pythonToken, pythonQueue, id, "1")
+	c.Dir, c.Env = pythonDir, append(os.Environ(), "BUILD_ID="+build)
+	return launchWorker(t, a, id, c)
 }
