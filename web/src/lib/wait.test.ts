@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { Wait, WaitReason } from "../api/types";
 import { waitRules } from "../api/waits";
-import { because, plain, sentence } from "./wait";
+import { because, members, plain, sentence } from "./wait";
 
 const now = Date.parse("2026-11-22T12:00:00Z");
 const wait = (reason: WaitReason, o: Partial<Wait> = {}): Wait => ({ kind: "activity", reason, needs_attention: false, message: "as the app says", name: "charge", ...o });
@@ -31,6 +31,8 @@ describe("the text of a wait", () => {
     [wait("type_not_served", { kind: "workflow_task", name: "nosuch", task_queue: "q", worker_id: "w" }), 'no worker on queue "q" has registered workflow "nosuch"'],
     [wait("type_not_served", { name: "echo", session_id: "s", task_queue: "q", worker_id: "w" }), 'session s is held by worker w, which has not registered activity "echo"'],
     [wait("suspect", { losses: 2, detail: "an idle worker process" }), 'activity "charge" is a suspect in lost worker processes (lost: 2) and waits for an idle worker process'],
+    [wait("session_pool", { pool: "llama", position: 3 }), 'activity "charge": waiting for a session of pool llama, position 3'],
+    [wait("session_pool_missing", { pool: "llama" }), 'activity "charge": waiting for a session of pool llama, which does not exist'],
     [{ ...wait("signal"), reason: "of a later release" as WaitReason }, "as the app says"],
   ])("%o", (w, expected) => expect(text(w)).toBe(expected));
 
@@ -39,12 +41,19 @@ describe("the text of a wait", () => {
     expect(plain(because(wait("no_worker", { task_queue: "q" })), "utc", now)).toBe(': no live worker is polling queue "q"');
   });
 
+  it("has a member for every name in the texts", () => {
+    const known = new Set([...Object.keys(members), "task", "tasks", "resources", "worker_resources"]);
+    const named = Object.values(waitRules).flatMap((r) => [...r.text.matchAll(/\{(\w+)\}/g)].map((m) => m[1]!));
+    expect(named.filter((name) => !known.has(name))).toEqual([]);
+    expect(named.length).toBeGreaterThan(50);
+  });
+
   it("fills in all members of every reason", () => {
     for (const reason of Object.keys(waitRules) as WaitReason[]) {
       const whole = wait(reason, {
         task_queue: "q", namespace: "n", group: "g", worker_id: "w", worker_count: 2, session_id: "s", workflow_id: "c", missing: ["m"], worker_task_queues: ["p"], build_id: "b", worker_build_id: "c",
         release: "r", worker_release: "t", limit: 1, used: 1, failures: 1, losses: 1, blamed: 1, more: 1, detail: "d", suggestion: "u", resources: { x: "1" }, worker_resources: [{ worker_id: "w", resource: "x", free: "0", total: "2" }], until: "2026-11-22T12:00:00Z", fallback_at: "2026-11-22T12:00:00Z",
-        since: "2026-11-22T12:00:00Z", activity_token: "k",
+        since: "2026-11-22T12:00:00Z", activity_token: "k", pool: "p", position: 1,
       });
       expect(text(whole), reason).not.toMatch(/[{}[\]|]|undefined/);
     }

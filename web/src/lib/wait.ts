@@ -5,10 +5,11 @@ import { absolute, parseTime, relative, type Zone } from "./time";
 /** A part of a text: a string, or an instant that is shown in the reader's zone and updated. */
 export type Piece = string | { at: string };
 
-const members: Record<string, keyof Wait> = {
+/** The members of a wait by their names in the texts. `member` computes "task", "tasks", "resources" and "worker_resources". */
+export const members: Record<string, keyof Wait> = {
   activity: "name", name: "name", queue: "task_queue", worker_queues: "worker_task_queues", namespace: "namespace", group: "group", worker: "worker_id", workers: "worker_count", session: "session_id",
   workflow: "workflow_id", missing: "missing", build: "build_id", worker_build: "worker_build_id", release: "release", worker_release: "worker_release",
-  limit: "limit", used: "used", failures: "failures", losses: "losses", blamed: "blamed", more: "more", detail: "detail", suggestion: "suggestion", until: "until", fallback_at: "fallback_at", since: "since", token: "activity_token",
+  limit: "limit", used: "used", failures: "failures", losses: "losses", blamed: "blamed", more: "more", detail: "detail", suggestion: "suggestion", until: "until", fallback_at: "fallback_at", since: "since", token: "activity_token", pool: "pool", position: "position",
 };
 const times = new Set(["until", "fallback_at", "since"]);
 

@@ -129,6 +129,9 @@ const dots = { run: "bg-run", good: "bg-good", bad: "bg-bad", warn: "bg-warn", i
 /** Events that end an ownership; their worker is shown with "from". */
 const takes = new Set<SessionChange>(["released", "expired", "idle_unpinned", "orphaned", "failed", "draining", "closed"]);
 
+/** Events of a pool's member in which a run acts and the worker is the owner. */
+const loans = new Set<SessionChange>(["borrowed", "returned"]);
+
 function Entry({ session, event: e, all, numbers, last }: { session: SessionKey; event: SessionEvent; all: Hold[]; numbers: Map<number, number>; last: boolean }) {
   const claim = e.what === "claimed" || e.what === "reclaimed";
   const look = looks[e.what] ?? "idle"; // an app of a later release may write others
@@ -144,7 +147,7 @@ function Entry({ session, event: e, all, numbers, last }: { session: SessionKey;
             <span className="font-medium">{change(e.what)}</span>
             {e.worker_id && (
               <span className="text-soft">
-                {handsOver(e.what) ? " at " : takes.has(e.what) ? " from " : " by "}
+                {handsOver(e.what) || loans.has(e.what) ? " at " : takes.has(e.what) ? " from " : " by "}
                 {e.worker_id}
               </span>
             )}

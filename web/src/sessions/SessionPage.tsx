@@ -83,7 +83,7 @@ function Session({ session: s }: { session: SessionView }) {
             `namespace ${s.namespace}`
           )}
         </Fact>
-        <Fact name="Origin">{origins[s.door] ?? s.door}</Fact>
+        <Fact name="Origin">{s.pool ? `member of pool ${s.pool}` : (origins[s.door] ?? s.door)}</Fact>
         <Fact name="Created">
           <When value={s.created_at} form="both" />
         </Fact>
