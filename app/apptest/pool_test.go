@@ -34,6 +34,9 @@ func TestThePoolsOfTheGoClient(t *testing.T) {
 		list[0].MaxUses != 5 || list[0].Queue != "gpu" || list[0].Definition != "llama" {
 		t.Errorf("%v: %+v", err, list)
 	}
+	for q, err := range c.Queues(t.Context()) {
+		t.Errorf("a pool is listed as a queue: %+v, %v", q, err)
+	}
 	want.Warm, want.Size = nil, 4
 	if got, err := pool.Set(t.Context(), want); err != nil || got.Size != 4 || got.Warm != 4 {
 		t.Errorf("%v: %+v", err, got)

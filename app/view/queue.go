@@ -18,7 +18,7 @@ import (
 const leasesShown = 200
 
 // Queues lists the task queues of a namespace by name: queues with a task, with a registered worker, or with a stored
-// decision.
+// decision, but not the queues of pools.
 func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.QueuePage, error) {
 	ns := transaction.NamespaceOrDefault(in.Namespace)
 	p := protocol.QueuePage{Namespace: ns, Queues: []protocol.QueueState{}}
@@ -26,7 +26,9 @@ func (v *View) Queues(ctx context.Context, in protocol.QueueList) (protocol.Queu
 	if err != nil {
 		return p, err
 	}
-	names, next, err := protocol.PageByName(g.names(), func(name string) string { return name }, in.PageSize, in.PageToken)
+	// The list of pools contains the queues in which workflows wait for members of pools; no worker polls them.
+	listed := slices.DeleteFunc(g.names(), func(name string) bool { return g.decided[name].PoolOf() != "" })
+	names, next, err := protocol.PageByName(listed, func(name string) string { return name }, in.PageSize, in.PageToken)
 	if err != nil {
 		return p, err
 	}
