@@ -50,7 +50,7 @@ type renewalBatch struct {
 // workerRenewals holds the renewals of one heartbeat.
 type workerRenewals struct {
 	caller   *auth.Principal
-	worker   engine.WorkerKey
+	worker   *engine.Worker
 	sessions []protocol.SessionRenewal
 	outcomes []renewal
 }
@@ -86,9 +86,8 @@ func (b *Broker) maxRenewalDelay(w *engine.Worker, in *protocol.WorkerHeartbeat)
 
 // renewSessions renews the sessions of a worker, together with renewals of other workers that arrive within patience.
 func (b *Broker) renewSessions(
-	ctx context.Context, holder *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
+	ctx context.Context, w *engine.Worker, asked []protocol.SessionRenewal, patience time.Duration,
 ) []protocol.SessionState {
-	w := holder.Key()
 	sound := make([]protocol.SessionRenewal, 0, len(asked))
 	places := make([]int, 0, len(asked)) // positions of the valid renewals in the heartbeat
 	states := make([]protocol.SessionState, len(asked))
@@ -103,14 +102,14 @@ func (b *Broker) renewSessions(
 		case r.Resume:
 			resumes, resumePlaces = append(resumes, r), append(resumePlaces, i)
 		case r.GivenUp: // concurrently, so that the committer stores them in one batch
-			apart.Go(func() { states[i] = b.releaseGivenUp(ctx, w, r) })
+			apart.Go(func() { states[i] = b.releaseGivenUp(ctx, w.Key(), r) })
 		default:
 			sound, places = append(sound, r), append(places, i)
 		}
 	}
 	if len(resumes) > 0 {
 		apart.Go(func() {
-			for k, out := range b.resumeSessions(ctx, holder, resumes) {
+			for k, out := range b.resumeSessions(ctx, w, resumes) {
 				states[resumePlaces[k]] = b.renewedState(ctx, w, resumes[k], out)
 			}
 		})
@@ -139,11 +138,11 @@ func (b *Broker) renewSessions(
 // another app has locked, so that the other sessions do not wait for the lock; renewedState renews that session in a
 // separate transaction.
 func (b *Broker) renewedState(
-	ctx context.Context, w engine.WorkerKey, r protocol.SessionRenewal, out renewal,
+	ctx context.Context, w *engine.Worker, r protocol.SessionRenewal, out renewal,
 ) protocol.SessionState {
 	key := engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID}
 	if errors.Is(out.err, errRowLocked) {
-		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renewInput(w, r))
+		c, err := transaction.UpdateSession(ctx, b.store, b.dispatch, key, renewInput(w, r, b.workers.AcceptsTasks(w)))
 		out = renewal{c.Session, err}
 	}
 	if err := b.hideSession(ctx, key, out.err); err != nil {
@@ -157,8 +156,8 @@ func (b *Broker) renewedState(
 	}
 }
 
-func renewInput(w engine.WorkerKey, r protocol.SessionRenewal) engine.RenewSession {
-	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}}
+func renewInput(w *engine.Worker, r protocol.SessionRenewal, noDrain bool) engine.RenewSession {
+	return engine.RenewSession{SessionHolder: engine.SessionHolder{Worker: w.ID, Epoch: r.Epoch}, NoDrain: noDrain}
 }
 
 // joinRenewalBatch adds a part to the waiting batch and ensures that the batch is committed within patience. The first
@@ -216,8 +215,9 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 			var w store.Writes
 			all := make([][]renewal, len(g.parts))
 			for i, p := range g.parts {
+				noDrain := b.workers.AcceptsTasks(p.worker)
 				for _, r := range p.sessions {
-					c, err := p.decide(rows, next, r, now)
+					c, err := p.decide(rows, next, r, noDrain, now)
 					if err == nil {
 						next[c.Session.Key()] = &c.Session
 						w.Sessions = append(w.Sessions, c)
@@ -240,13 +240,13 @@ func (b *Broker) commitRenewals(ctx context.Context, g *renewalBatch) {
 }
 
 func (p *workerRenewals) decide(
-	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, now time.Time,
+	rows store.Rows, next map[engine.SessionKey]*engine.Session, r protocol.SessionRenewal, noDrain bool, now time.Time,
 ) (engine.SessionChange, error) {
 	s, err := p.session(rows, next, r)
 	if err != nil {
 		return engine.SessionChange{}, err
 	}
-	return engine.DecideSession(s, renewInput(p.worker, r), now)
+	return engine.DecideSession(s, renewInput(p.worker, r, noDrain), now)
 }
 
 // session returns a session that a heartbeat names: its version in next if an earlier renewal of the transaction
@@ -311,7 +311,7 @@ func (b *Broker) commitResumes(
 	for _, r := range asked {
 		needs.Sessions = append(needs.Sessions, engine.SessionKey{Namespace: w.Namespace, ID: r.SessionID})
 	}
-	part := workerRenewals{caller: auth.BoundFrom(ctx), worker: key}
+	part := workerRenewals{caller: auth.BoundFrom(ctx), worker: w}
 	return transaction.Commit[[]renewal](ctx, b.store, store.Transaction{
 		Needs: needs,
 		Decide: func(rows store.Rows, now time.Time) (store.Writes, error) {

@@ -86,8 +86,9 @@ func checkSession(o protocol.SessionOptions, w *engine.Worker) error {
 
 // HeartbeatSession renews a session of the caller. It counts as activity in the session.
 func (b *Broker) HeartbeatSession(ctx context.Context, in protocol.SessionVerb) (protocol.SessionResponse, error) {
+	w := b.workers.Get(engine.WorkerKey{Namespace: transaction.NamespaceOrDefault(in.Namespace), ID: in.WorkerID})
 	return b.sessionVerb(ctx, in, "heartbeat_recorded", engine.RenewSession{
-		SessionHolder: holder(in), Lease: int64(in.Lease), Touch: true,
+		SessionHolder: holder(in), Lease: int64(in.Lease), Touch: true, NoDrain: w != nil && b.workers.AcceptsTasks(w),
 	})
 }
 

@@ -215,11 +215,25 @@ func (in UndrainSession) decide(s *Session, now history.Time) (SessionChange, er
 		return SessionChange{}, errNotDue
 	}
 	c := SessionChange{Session: *s}
-	if s.Prepare != nil {
-		c.Timeline = append(c.Timeline, c.Session.endPreparation(now, "the drain has ended"))
-	}
-	c.Session.Moving, c.Session.Leaving, c.Session.SnapshotRequest, c.Session.UpdatedAt = "", false, nil, now
+	c.Timeline = c.Session.undrain(now)
 	return c, nil
+}
+
+func (s *Session) undrain(now history.Time) (timeline []protocol.SessionEvent) {
+	if s.Prepare != nil {
+		timeline = append(timeline, s.endPreparation(now, "the drain has ended"))
+	}
+	s.Moving, s.Leaving, s.SnapshotRequest, s.UpdatedAt = "", false, nil, now
+	return timeline
+}
+
+// drainedByOperator reports whether the session leaves its owner, or will once a successor has prepared it, because an
+// operator drained the owner.
+func (s *Session) drainedByOperator() bool {
+	if s.Prepare != nil {
+		return s.Prepare.Operator != ""
+	}
+	return s.Leaving && s.Moving != s.Owner
 }
 
 // drain ends the ownership of the session by a drained worker, according to the session's release policy.

@@ -157,6 +157,9 @@ type RenewSession struct {
 	SessionHolder
 	Lease int64 // length of this renewal in seconds; 0: the session's own length
 	Touch bool  // an explicit heartbeat resets the idle timeout
+	// NoDrain: neither an operator nor the worker itself drains the worker. Then the renewal also undoes the drain of a
+	// session by an operator: the app that should have undone it at the resume may have stopped.
+	NoDrain bool
 }
 
 // decide renews for the session's own length. Only sessions with options may have another length for one renewal.
@@ -177,6 +180,9 @@ func (in RenewSession) decide(s *Session, now history.Time) (SessionChange, erro
 	c := SessionChange{Session: *s}
 	if s.Yielding && !in.Touch {
 		return c, nil // the owner keeps the session only until its lease ends
+	}
+	if in.NoDrain && s.drainedByOperator() {
+		c.Timeline = c.Session.undrain(now)
 	}
 	c.Session.LastActivity = s.lastActivity()
 	if in.Touch {

@@ -23,7 +23,7 @@ func WriteRows(ctx context.Context, rows int) (int, error) {
 		return 0, err
 	}
 	for row := from; row < rows; row++ {
-		time.Sleep(time.Second) // stands for the write
+		time.Sleep(time.Second) // simulates the write
 		if err := activity.Heartbeat(ctx, row+1); err != nil {
 			return 0, err
 		}

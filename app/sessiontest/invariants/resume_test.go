@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sojourn-run/sojourn/app"
+	"github.com/sojourn-run/sojourn/app/apptest"
 	"github.com/sojourn-run/sojourn/app/engine"
 	"github.com/sojourn-run/sojourn/app/store"
 	"github.com/sojourn-run/sojourn/shared/protocol"
@@ -127,4 +129,75 @@ func TestAFailedReturnOfASessionIsRepeatedAndDelaysNoOther(t *testing.T) {
 	})
 	failing.refuse()
 	until()
+}
+
+// The app with the heartbeats of a resumed worker stops before it has returned the worker's session, in which a task
+// runs. The next app returns the session when the worker renews it, and dispatches the session's second task.
+func TestTheNextAppReturnsTheSessionOfAResumedWorker(t *testing.T) {
+	for _, verb := range []string{"worker heartbeat", "session heartbeat"} {
+		t.Run(verb, func(t *testing.T) {
+			apptest.Databases(t, func(t *testing.T, database string) {
+				failing := &refusals{}
+				first := apptest.Start(t, apptest.Options{Database: database, Change: func(o *app.Options) {
+					open := o.Open
+					o.Open = func(ctx context.Context, id string, d store.Dispatcher) (_ store.Store, err error) {
+						failing.Store, err = open(ctx, id, d)
+						return failing, err
+					}
+				}})
+				w := &harness{t: t, apps: []*apptest.App{first}}
+				ns, ctx := w.namespace("resume"), t.Context()
+				must[protocol.RegisterResponse](t)(first.Broker().Register(ctx, worker(ns, "a", "a", 3, time.Hour)))
+				w.decide(ns, "wf", inSession("s"), inSession("s"))
+				task := must[*protocol.ActivityTask](t)(poll(ctx, first.Broker(), ns, "a", "a", 30))
+				beat := func(a *apptest.App, sessions ...protocol.SessionRenewal) {
+					must[protocol.WorkerHeartbeatResponse](t)(a.Broker().WorkerHeartbeat(ctx, protocol.WorkerHeartbeat{
+						Namespace: ns, WorkerID: "a", Incarnation: "a", Sessions: sessions,
+					}))
+				}
+				operate := func(verb string) {
+					must[protocol.FleetDrainState](t)(first.Broker().Fleet().OperateFleet(ctx, protocol.FleetRequest{
+						Namespace: ns, FleetTarget: protocol.FleetTarget{WorkerID: "a"}, Verb: verb,
+					}))
+				}
+				leaving := func(a *apptest.App) (is bool) {
+					if err := a.Store().View(ctx, func(r store.Reader) error {
+						s, err := r.Session(ctx, engine.SessionKey{Namespace: ns, ID: "s"})
+						is = s.Leaving
+						return err
+					}); err != nil {
+						t.Fatal(err)
+					}
+					return is
+				}
+				beat(first)
+				operate(protocol.FleetDrain)
+				eventually(t, "the session is drained", func() bool { return leaving(first) })
+				failing.refuse("s")
+				operate(protocol.FleetResume)
+				eventually(t, "the update fails", func() bool { return failing.refused("s") > 0 })
+				first.Stop()
+
+				next := apptest.Start(t, apptest.Options{Database: database})
+				must[protocol.RegisterResponse](t)(next.Broker().Register(ctx, worker(ns, "a", "a", 3, time.Hour)))
+				if !leaving(next) {
+					t.Fatal("the session is returned before its renewal")
+				}
+				if verb == "worker heartbeat" {
+					beat(next, protocol.SessionRenewal{SessionID: "s", Epoch: task.Session.Epoch})
+				} else {
+					must[protocol.SessionResponse](t)(next.Broker().HeartbeatSession(ctx, protocol.SessionVerb{
+						Namespace: ns, WorkerID: "a", SessionID: "s", Epoch: task.Session.Epoch,
+					}))
+				}
+				if leaving(next) {
+					t.Error("the renewal did not return the session")
+				}
+				again := must[*protocol.ActivityTask](t)(poll(ctx, next.Broker(), ns, "a", "a", 30))
+				if again == nil || again.TaskID == task.TaskID || again.Session.Epoch != task.Session.Epoch {
+					t.Errorf("%+v after %+v", again, task)
+				}
+			})
+		})
+	}
 }
