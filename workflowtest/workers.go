@@ -42,7 +42,7 @@ type WorkerSpec struct {
 	Queues       []string // task queues to poll; empty: those of the options
 	Capabilities []string // matched with the requirements of tasks and sessions; empty: those of the options
 	Concurrency  int      // activities at once; 0: the setting worker-concurrency, 128 without it
-	MaxSessions  int      // maximum of held sessions; 0: the setting worker-max-sessions; negative: no limit
+	MaxSessions  int      // maximum of held sessions; 0: the setting worker-max-sessions; negative: none
 }
 
 // Worker is a worker of the test, which the test can kill, freeze and drain.

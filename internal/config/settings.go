@@ -136,7 +136,7 @@ var settings = []setting{
 	{
 		name: "worker-max-sessions", value: "auto", roles: workers,
 		help: "maximum number of held sessions; auto: 1000, or as many as executor-memory allows if all " +
-			"activities run in executors; 0: unlimited",
+			"activities run in executors; 0: the worker holds no session",
 	},
 	{
 		name: "max-set-ups", kind: number, value: "0", roles: workers,
