@@ -2,9 +2,11 @@ package workflowtest_test
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -224,4 +226,71 @@ func TestOverlappingFreezesEndWithTheLastOne(t *testing.T) {
 		}
 		freezes.Wait()
 	})
+}
+
+// An operator resumes a worker that is frozen, and drained it before the freeze or during it. An activity runs in the
+// worker's session. After the freeze the next activity of the session runs at the same worker at once.
+func TestAFrozenWorkerThatIsResumedKeepsItsSession(t *testing.T) {
+	for name, frozenAfter := range map[string]time.Duration{"drained before": 3 * time.Second, "drained during": 0} {
+		t.Run(name, func(t *testing.T) {
+			var long atomic.Bool
+			r := worker.NewRegistry()
+			r.Activity("long", func(ctx context.Context) (string, error) {
+				long.Store(true)
+				defer long.Store(false)
+				time.Sleep(10 * time.Minute)
+				return activity.Info(ctx).WorkerID, nil
+			})
+			r.Activity("short", func(ctx context.Context) (string, error) {
+				if !long.Load() {
+					return "", errors.New("the activity waited for the end of the other one")
+				}
+				return activity.Info(ctx).WorkerID, nil
+			})
+			r.Workflow("flow", func(ctx workflow.Context) (string, error) {
+				in := workflow.InSession(ctx, "s")
+				first := workflow.ExecuteActivity(in, "long")
+				if err := workflow.Sleep(ctx, time.Minute); err != nil {
+					return "", err
+				}
+				b, err := workflow.Await[string](ctx, workflow.ExecuteActivity(in, "short"))
+				if err != nil {
+					return "", err
+				}
+				a, err := workflow.Await[string](ctx, first)
+				return a + b, err
+			})
+			workflowtest.RunWith(t, workflowtest.Options{
+				Workers: []workflowtest.WorkerSpec{{ID: "a"}, {ID: "b", MaxSessions: -1}},
+			}, r, func(t *testing.T, env *workflowtest.Env) {
+				run := env.Start("flow")
+				time.Sleep(10 * time.Second)
+				before := env.Sessions()
+				if len(before) != 1 || !long.Load() {
+					t.Fatalf("sessions: %+v", before)
+				}
+				operate := func(verb string) {
+					if err := env.Operate(verb, "a"); err != nil {
+						t.Fatal(err)
+					}
+					time.Sleep(3 * time.Second)
+				}
+				go func() {
+					time.Sleep(frozenAfter)
+					env.Worker(0).Freeze(8 * time.Second)
+				}()
+				time.Sleep(time.Second)
+				operate("drain")
+				operate("resume")
+				time.Sleep(2 * time.Minute)
+				if after := env.Sessions(); len(after) != 1 || after[0].Epoch != before[0].Epoch {
+					t.Errorf("sessions: %+v, before %+v", after, before)
+				}
+				got, err := workflowtest.Result[string](run)
+				if err != nil || got != "aa" {
+					t.Errorf("ran at %q, want aa: %v", got, err)
+				}
+			})
+		})
+	}
 }

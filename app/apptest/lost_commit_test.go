@@ -110,6 +110,41 @@ func TestRetryFindsACommitWhoseResponseIsLost(t *testing.T) {
 	}
 }
 
+// The same for commands: at both apps the repetition gets the stored receipt, also if the command closed the run. The
+// same ID with other arguments is refused.
+func TestARepeatedCommandFindsACommitWhoseResponseIsLost(t *testing.T) {
+	t.Parallel()
+	gate, a, b := behind(t)
+	here, there := register(caller{t, a, ""}, "w", ""), caller{t, b, ""}
+	run := here.start("order")
+	here.decide(here.poll("workflow"), waitForGo)
+	for _, c := range []struct {
+		path, body, other, event string
+		status                   int
+	}{
+		{"signal/note", `{"input":[1],"request_id":"r1"}`, `{"input":[2],"request_id":"r1"}`, "SignalReceived", 202},
+		{"terminate", `{"request_id":"r2"}`, `{"reason":"other","request_id":"r2"}`, "WorkflowTerminated", 200},
+	} {
+		path := "/api/workflows/order/" + c.path
+		here.loses(gate, "INSERT INTO events", "POST", path, c.body)
+		first := there.asks(c.status, "POST", path, c.body)
+		again := here.asks(c.status, "POST", path, c.body)
+		if first.body["retained"] != true || again.raw != first.raw {
+			t.Errorf("%s at the other app %s, at the same app %s", c.path, first.raw, again.raw)
+		}
+		there.asks(409, "POST", path, c.other)
+		types, n := there.typesOf("order", run), 0
+		for _, is := range types {
+			if is == c.event {
+				n++
+			}
+		}
+		if n != 1 {
+			t.Errorf("%s: %d events %s in %v, want 1", c.path, n, c.event, types)
+		}
+	}
+}
+
 // The same for the outcome of an awakeable: the repetition gets the response to the first request.
 func TestRetryFindsTheOutcomeOfAnAwakeableWhoseCommitResponseIsLost(t *testing.T) {
 	t.Parallel()
